@@ -1,0 +1,135 @@
+"""Shared by all benchmarks: interleaved timings, the description of the machine, and one result file per benchmark.
+
+A benchmark calls `write_result("protein_reading", figures, settings={...})`; the JSON lands in `results/` beside this
+file, holds no path of the machine it ran on and is meant to be committed. `results/` keeps the newest run of each name.
+"""
+
+from __future__ import annotations
+
+import datetime
+import gc
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+RESULTS = Path(__file__).resolve().parent / "results"
+REPOSITORY = Path(__file__).resolve().parents[1]
+PACKAGES = ("torch", "accelerate", "numpy", "gemmi", "pyarrow", "datasets", "transformers", "safetensors")
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def interleaved(functions: dict[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
+    """Wall seconds of each function in each of `repeats` rounds; the functions take turns inside a round.
+
+    Taking turns spreads slow phases of a shared machine over all of them, so that ratios stay meaningful.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in functions}
+    for _ in range(repeats):
+        for name, function in functions.items():
+            gc.collect()
+            start = time.perf_counter()
+            function()
+            seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def environment() -> dict:
+    """Hardware, threads, versions, commit and date, as a JSON-able dict without host name or paths."""
+    return {
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "cpu_model": _cpu_model(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_gib": _memory_gib(),
+        "accelerators": _accelerators(),
+        "threads": {name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},
+        "torch_threads": sys.modules["torch"].get_num_threads() if "torch" in sys.modules else None,
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "versions": _versions(),
+        "git_commit": _git("rev-parse", "HEAD"),
+        "git_changed_files": len(_git("status", "--porcelain", "--untracked-files=no").splitlines()),
+    }
+
+
+def write_result(name: str, figures: dict, *, settings: dict) -> Path:
+    """Write `results/<name>.json` with command, settings, environment and figures; return its path.
+
+    figures and settings must be JSON-able. Absolute paths in them and in the command are cut to their last component.
+    """
+    arguments = [Path(sys.argv[0]).name, *sys.argv[1:]]
+    record = {
+        "name": name,
+        "command": "python benchmarks/" + shlex.join(str(argument) for argument in arguments),
+        "settings": settings,
+        "environment": environment(),
+        "figures": figures,
+    }
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    temporary = path.with_suffix(".json.tmp")
+    temporary.write_text(json.dumps(without_paths(record), indent=2) + "\n")
+    os.replace(temporary, path)
+    return path
+
+
+def without_paths(value):
+    """A copy of a JSON-like value with every absolute path in its strings cut to the last component."""
+    if isinstance(value, dict):
+        return {without_paths(str(key)): without_paths(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_paths(item) for item in value]
+    if isinstance(value, Path):
+        value = str(value)
+    if isinstance(value, str):
+        return re.sub(r"(?<![\w.:/])/(?:[^\s'\"/:=,]+/)+([^\s'\"/:=,]*)", r"\1", value)
+    return value
+
+
+def _cpu_model() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return platform.processor() or "unknown"
+    match = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    return match.group(1).strip() if match else platform.processor() or "unknown"
+
+
+def _memory_gib() -> float | None:
+    try:
+        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _accelerators() -> list[str]:
+    """Names of the CUDA devices, only if the benchmark itself has imported torch."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available():
+        return []
+    return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _git(*arguments: str) -> str:
+    try:
+        done = subprocess.run(["git", *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return done.stdout.strip()
