@@ -61,8 +61,8 @@ _STANDARD_INDEX = {name: index for index, name in enumerate(THREE_LETTER[:20])}
 def classify(name: str) -> ResidueClass:
     """Class of a residue name (upper case, no blanks).
 
-    The index is 0..19 for the standard twenty and for modified residues with a known parent, else 20 (X): selenocysteine,
-    pyrrolysine, UNK, and every name that is not in the tables.
+    The index is 0..19 for the standard twenty and for modified residues with a known parent, else 20 (X):
+    selenocysteine, pyrrolysine, UNK, and every name that is not in the tables.
     """
     if name in _STANDARD_INDEX:
         return ResidueClass(Kind.STANDARD, _STANDARD_INDEX[name])
