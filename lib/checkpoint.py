@@ -1,0 +1,367 @@
+"""Checkpoints that are whole or absent, verified before use, and free of anything that can run code.
+
+    checkpoints/step-00001000/  model.safetensors  optimizer.safetensors  optimizer.json  state.json  manifest.json
+    export/                     model.safetensors  config.json  README.md
+
+The manifest (step, world size, size and sha256 of each file, and a digest of itself) is written last, in a temporary sibling
+that is then renamed. Random generators are not saved: every draw derives from (seed, step, rank), see lib/seeds.py.
+"""
+
+import hashlib
+import json
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from accelerate import Accelerator
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from lib import training_state as states
+from lib.errors import UserError
+from lib.files import (
+    atomic_directory,
+    atomic_write_json,
+    atomic_write_text,
+    clean_leftovers,
+    read_json,
+    sha256_file,
+    to_json,
+)
+from lib.runs import RunDirectory, on_main, run_of
+from lib.stopping import StopSignals
+
+__all__ = [
+    "RunDirectory",
+    "StopSignals",
+    "atomic_write_json",
+    "atomic_write_text",
+    "best_checkpoint",
+    "find_checkpoint",
+    "load_checkpoint",
+    "load_export",
+    "newest_checkpoint",
+    "on_main",
+    "save_checkpoint",
+    "save_export",
+]
+
+FORMAT = "quartet-checkpoint-1"
+EXPORT_FORMAT = "quartet-export-1"
+MANIFEST = "manifest.json"
+FILES = ("model.safetensors", "optimizer.safetensors", "optimizer.json", "state.json")
+PICKLED = (".pt", ".pth", ".ckpt", ".pkl", ".bin")
+# JSON files, headers and folder entries beside the tensors, generously.
+OVERHEAD_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The verified description of one checkpoint. `sequence` counts the saves of a run: the highest is the newest, also
+    after a run went back to an earlier step."""
+
+    path: Path
+    trainer: str
+    step: int
+    sequence: int
+    world_size: int
+    best: bool
+    files: dict[str, dict]
+
+
+def save_checkpoint(
+    acc: Accelerator,
+    run: RunDirectory,
+    step: int,
+    *,
+    model,
+    optimizer,
+    state: dict,
+    keep: int,
+    best: bool = False,
+) -> Path:
+    """Save everything that a resume needs; keep the newest `keep` checkpoints and the newest one marked `best`.
+
+    `state` holds numbers, text, lists, tuples and dicts (non-finite floats and tuples come back as they were). Collective:
+    every process calls it, the main process writes, and a failure is raised on all of them. Raises UserError on a full or
+    read-only disk; then the temporary folder is gone and earlier checkpoints are untouched.
+    """
+    states.refuse_deepspeed(acc)
+    weights = states.gather_weights(acc, model)
+    described, moments = states.gather_optimizer(acc, model, optimizer)
+    final = run.checkpoints / f"step-{step:08d}"
+
+    def write():
+        run.notes.extend(clean_leftovers(run.checkpoints))
+        former = _manifests(run.checkpoints)
+        header = {
+            "format": FORMAT,
+            "trainer": run.trainer,
+            "step": step,
+            "sequence": max((manifest.sequence for manifest in former), default=0) + 1,
+            "world_size": acc.num_processes,
+            "saved_unix_s": round(time.time(), 3),
+            # Saving the same step again (at a stop signal, say) does not take the mark from it.
+            "best": best or any(manifest.best for manifest in former if manifest.step == step),
+        }
+        texts = {
+            "optimizer.json": states.strict_json(described),
+            "state.json": states.strict_json(states.encode(state, {}, "state")),
+        }
+        _write_folder(final, {"model.safetensors": weights, "optimizer.safetensors": moments}, texts, header)
+        _forget_old(run.checkpoints, keep)
+
+    on_main(acc, write)
+    return final
+
+
+def _write_folder(final: Path, tensor_files: dict[str, states.Tensors], texts: dict[str, str], header: dict) -> None:
+    needed = sum(states.size_bytes(tensors) for tensors in tensor_files.values())
+    needed += sum(len(text) for text in texts.values()) + OVERHEAD_BYTES
+    with atomic_directory(final, needed) as folder:
+        for name, tensors in tensor_files.items():
+            save_file(tensors, folder / name)
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
+        files = {
+            file.name: {"size": file.stat().st_size, "sha256": sha256_file(file)} for file in sorted(folder.iterdir())
+        }
+        manifest = {**header, "files": files}
+        manifest["manifest_sha256"] = _digest(manifest)
+        (folder / MANIFEST).write_text(to_json(manifest, indent=1), encoding="utf-8")
+
+
+def _digest(manifest: dict) -> str:
+    """Digest of a manifest without its own digest, in canonical JSON."""
+    content = {key: value for key, value in manifest.items() if key != "manifest_sha256"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def read_manifest(path: Path) -> Manifest:
+    """The manifest of a checkpoint folder. Raises UserError saying what is wrong with it."""
+    file = Path(path) / MANIFEST
+    if not file.is_file():
+        raise UserError(f"{path} is no checkpoint: it has no {MANIFEST}")
+    content = read_json(file)
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        kind = content.get("format") if isinstance(content, dict) else type(content).__name__
+        raise UserError(f"{path} is of another format ({kind}), expected {FORMAT}")
+    if content.get("manifest_sha256") != _digest(content):
+        raise UserError(f"{file} is damaged: it does not match its own digest")
+    names = ("trainer", "step", "sequence", "world_size", "best", "files")
+    return Manifest(Path(path), **{name: content[name] for name in names})
+
+
+def verify_checkpoint(path: Path, trainer: str | None) -> Manifest:
+    """Every file against its size and sha256. Raises UserError with the first fault; `trainer` None accepts any."""
+    manifest = read_manifest(path)
+    if trainer is not None and manifest.trainer != trainer:
+        raise UserError(f"{path} was written by {manifest.trainer}, this is {trainer}: give a checkpoint of {trainer}")
+    missing = sorted(set(FILES) - set(manifest.files))
+    if missing:
+        raise UserError(f"{path} is incomplete: its manifest does not list {missing[0]}")
+    for name, expected in manifest.files.items():
+        file = Path(path) / name
+        if not file.is_file():
+            raise UserError(f"{file} is missing")
+        size = file.stat().st_size
+        if size != expected["size"]:
+            raise UserError(f"{file} has {size:,} bytes, its manifest says {expected['size']:,}: truncated or changed")
+        if sha256_file(file) != expected["sha256"]:
+            raise UserError(f"{file} is corrupted: its sha256 is not the one in the manifest")
+    return manifest
+
+
+def _manifests(folder: Path) -> list[Manifest]:
+    """The readable manifests of a folder; files are not verified."""
+    found = []
+    for path in sorted(folder.glob("step-*")):
+        try:
+            found.append(read_manifest(path))
+        except UserError:
+            # An unreadable one is reported where it matters, in newest_checkpoint; it is never counted or deleted here.
+            continue
+    return found
+
+
+def _forget_old(folder: Path, keep: int) -> None:
+    """Delete all but the newest `keep` and the newest best. Damaged ones are left for the user to look at."""
+    ordered = sorted(_manifests(folder), key=lambda manifest: manifest.sequence, reverse=True)
+    best = next((manifest.path for manifest in ordered if manifest.best), None)
+    for manifest in ordered[keep:]:
+        if manifest.path != best:
+            shutil.rmtree(manifest.path)
+
+
+def newest_checkpoint(folder: Path, trainer: str) -> tuple[Manifest | None, list[str]]:
+    """(newest that verifies or None, one line for each newer one that does not)."""
+    readable, reasons = {}, []
+    for path in sorted(folder.glob("step-*"), reverse=True):
+        try:
+            manifest = read_manifest(path)
+            readable[manifest.sequence] = manifest
+        except UserError as error:
+            reasons.append(f"skipped checkpoint {path.name}: {error}")
+    for _, manifest in sorted(readable.items(), reverse=True):
+        try:
+            return verify_checkpoint(manifest.path, trainer), reasons
+        except UserError as error:
+            reasons.append(f"skipped checkpoint {manifest.path.name}: {error}")
+    return None, reasons
+
+
+def best_checkpoint(acc: Accelerator, run: RunDirectory) -> Path | None:
+    """The newest checkpoint of this run marked best that verifies, None without one. Collective."""
+
+    def look():
+        marked = [manifest for manifest in _manifests(run.checkpoints) if manifest.best]
+        for manifest in sorted(marked, key=lambda manifest: manifest.sequence, reverse=True):
+            return str(verify_checkpoint(manifest.path, run.trainer).path)
+        return None
+
+    found = on_main(acc, look)
+    return None if found is None else Path(found)
+
+
+def find_checkpoint(acc: Accelerator, run: RunDirectory, resume: str | None) -> Path | None:
+    """The checkpoint to continue from, None to start from nothing; sets `run.resumed_from` and `run.resumed_step`.
+
+    "auto": the newest of this run that verifies; every one skipped is named with its reason in one line. A path (of a
+    checkpoint or a run): UserError when it does not verify. Collective.
+    """
+    if resume is None:
+        return None
+
+    def look():
+        path = Path(resume)
+        if resume == "auto" or (run_of(resume) == path):
+            folder = run.checkpoints if resume == "auto" else path / "checkpoints"
+            manifest, notes = newest_checkpoint(folder, run.trainer)
+            if manifest is None and resume != "auto":
+                raise UserError(f"--resume {resume}: no usable checkpoint. {'; '.join(notes)}".strip())
+        else:
+            if path.is_file():
+                raise UserError(
+                    f"--resume {resume}: is a file, expected a folder checkpoints/step-...{_pickle_hint(path)}"
+                )
+            manifest, notes = verify_checkpoint(path, run.trainer), []
+        if manifest is None:
+            notes.append(f"no usable checkpoint in {run.checkpoints}: starting from step 0")
+            return None, None, notes
+        notes.append(f"resuming from {manifest.path} at step {manifest.step}")
+        if manifest.world_size != acc.num_processes:
+            notes.append(
+                f"{manifest.path.name} was written by {manifest.world_size} processes, this run has {acc.num_processes}:"
+                " the state is the same, but the continuation is not bit-equal to the run that was left"
+            )
+        return str(manifest.path), manifest.step, notes
+
+    found, step, notes = on_main(acc, look)
+    for note in notes:
+        run.note(acc, note)
+    run.resumed_from, run.resumed_step = (None if found is None else Path(found)), step
+    return run.resumed_from
+
+
+def load_checkpoint(acc: Accelerator, path: str | Path, *, model, optimizer) -> dict:
+    """Restore model and optimiser in place and return the saved `state`; `step` is added when it has none.
+
+    Names, shapes, types and parameter groups are checked before anything is copied, so a failure leaves both as they were.
+    Collective. Every process reads `path`. Raises UserError when a file is damaged or of another architecture.
+    """
+    path = Path(path)
+    step = on_main(acc, lambda: verify_checkpoint(path, None).step)
+    failure, weights, moments, described = "", {}, {}, {}
+    try:
+        weights, moments, described = _read_for(acc, path, model, optimizer)
+        state = states.decode(read_json(path / "state.json"), {})
+    except UserError as error:
+        failure = str(error)
+    _raise_anywhere(acc, failure)
+    states.apply_weights(acc, model, weights)
+    states.apply_optimizer(acc, model, optimizer, described, moments)
+    return {"step": step, **state}
+
+
+def _read_for(acc: Accelerator, path: Path, model, optimizer) -> tuple[states.Tensors, states.Tensors, dict]:
+    """What this process has to bring, checked against its model: under FSDP only the main process reads the tensors."""
+    described = read_json(path / "optimizer.json")
+    if states.is_sharded(acc, model) and not acc.is_main_process:
+        return {}, {}, described
+    weights, moments = _read_tensors(path / "model.safetensors"), _read_tensors(path / "optimizer.safetensors")
+    inner = states.inner_optimizer(optimizer)
+    states.check_weights(states.bare_model(acc, model), weights, path)
+    states.check_optimizer(inner, states.parameter_names(acc, model, inner), described, path)
+    return weights, moments, described
+
+
+def _raise_anywhere(acc: Accelerator, failure: str) -> None:
+    """The first process's message on all of them, so that none goes on alone."""
+    if acc.num_processes > 1:
+        from accelerate.utils import gather_object
+
+        failure = next((text for text in gather_object([failure]) if text), "")
+    if failure:
+        raise UserError(failure)
+
+
+def _read_tensors(file: Path) -> states.Tensors:
+    try:
+        return load_file(file)
+    except FileNotFoundError:
+        raise UserError(f"{file} is missing on this machine: checkpoints need a folder that all machines see") from None
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{file} is not readable as safetensors: {' '.join(str(error).split())}") from error
+
+
+def save_export(acc: Accelerator, run: RunDirectory, *, model, config: dict, card: str) -> Path:
+    """export/: what a user takes away. `config` must suffice to rebuild the model; `card` is the README.md.
+
+    Collective. Replaces an earlier export as a whole. Raises UserError on a full or read-only disk.
+    """
+    weights = states.gather_weights(acc, model)
+    final = run.path / "export"
+
+    def write():
+        clean_leftovers(run.path)
+        with atomic_directory(final, states.size_bytes(weights) + len(card) + OVERHEAD_BYTES) as folder:
+            file = folder / "model.safetensors"
+            save_file(weights, file, metadata={"format": "pt"})
+            described = {**config, "format": EXPORT_FORMAT, "weights_sha256": sha256_file(file)}
+            (folder / "config.json").write_text(to_json(described, indent=2) + "\n", encoding="utf-8")
+            (folder / "README.md").write_text(card, encoding="utf-8")
+
+    on_main(acc, write)
+    return final
+
+
+def load_export(path: str | Path) -> tuple[states.Tensors, dict]:
+    """(weights on the CPU, config) of an export folder; a run directory stands for its export/.
+
+    Raises UserError when it is not an export, or its weights are not those it was written with.
+    """
+    path = Path(path)
+    if path.is_file():
+        raise UserError(
+            f"{path} is a file, expected a folder with model.safetensors and config.json{_pickle_hint(path)}"
+        )
+    if not path.joinpath("model.safetensors").exists() and path.joinpath("export").is_dir():
+        path = path / "export"
+    if path.joinpath(MANIFEST).exists():
+        raise UserError(f"{path} is a training checkpoint, expected an export: give {path.parent.parent / 'export'}")
+    for name in ("config.json", "model.safetensors"):
+        if not path.joinpath(name).is_file():
+            raise UserError(f"{path} is no export: it has no {name}; give the folder RUN/export of a finished run")
+    config = read_json(path / "config.json")
+    if not isinstance(config, dict) or config.get("format") != EXPORT_FORMAT:
+        raise UserError(f"{path / 'config.json'} is not of an export: expected the format {EXPORT_FORMAT}")
+    if sha256_file(path / "model.safetensors") != config.get("weights_sha256"):
+        raise UserError(
+            f"{path / 'model.safetensors'} is damaged: its sha256 is not the one in config.json; copy it again"
+        )
+    return _read_tensors(path / "model.safetensors"), config
+
+
+def _pickle_hint(path: Path) -> str:
+    return "; pickled files can run code and are not read" if path.suffix in PICKLED else ""

@@ -1,0 +1,212 @@
+"""Files that are whole or absent: atomic writes, digests, strict JSON, and disk errors in one line.
+
+Every write goes to a hidden sibling (`.tmp-...`), is fsynced and renamed; the folder is fsynced too, so that a power cut
+or a `kill -9` leaves the old content or the new.
+"""
+
+import contextlib
+import errno
+import hashlib
+import json
+import math
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from lib.errors import UserError
+
+TEMPORARY = ".tmp-"
+REPLACED = ".old-"
+DISK_ERRORS = {
+    errno.ENOSPC: "no space left",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EROFS: "the file system is read-only",
+    errno.EACCES: "no permission to write",
+    errno.EPERM: "no permission to write",
+    errno.ENOTDIR: "a part of the path is a file",
+}
+
+
+def to_json(value, indent: int | None = None) -> str:
+    """Strict JSON (RFC 8259). Non-finite floats become the strings "NaN", "Infinity", "-Infinity", as in proto3 JSON.
+
+    Accepts numpy and torch scalars (anything with `.item()`), arrays (`.tolist()`), tuples, sets and paths.
+    """
+    return json.dumps(_json_value(value), indent=indent, allow_nan=False, ensure_ascii=False)
+
+
+def _json_value(value):
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return float(value)
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {str(key): _json_value(item) for key, item in value.items()}
+    if isinstance(value, set | frozenset):
+        return [_json_value(item) for item in sorted(value)]
+    if isinstance(value, list | tuple):
+        return [_json_value(item) for item in value]
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if hasattr(value, "tolist"):
+        return _json_value(value.tolist())
+    raise TypeError(f"{type(value).__name__} has no JSON form: {value!r}")
+
+
+def read_json(path: Path):
+    """Parsed JSON. Raises UserError naming the file when it is absent or not JSON."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: not readable as JSON ({' '.join(str(error).split())})") from error
+
+
+def atomic_write_bytes(path: str | Path, content: bytes) -> None:
+    """Write whole or not at all. Raises UserError on a full or read-only disk; an existing file then stays as it was."""
+    path = Path(path)
+    temporary = path.with_name(f"{TEMPORARY}{path.name}-{uuid.uuid4().hex[:8]}")
+    with disk_errors(path.parent, len(content), f"write {path.name}"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with open(temporary, "wb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        fsync_directory(path.parent)
+
+
+def atomic_write_text(path: str | Path, text: str) -> None:
+    """`atomic_write_bytes` in UTF-8."""
+    atomic_write_bytes(path, text.encode("utf-8"))
+
+
+def atomic_write_json(path: str | Path, value) -> None:
+    """Indented strict JSON (see `to_json`), written atomically."""
+    atomic_write_text(path, to_json(value, indent=2) + "\n")
+
+
+@contextlib.contextmanager
+def atomic_directory(final: Path, needed_bytes: int) -> Iterator[Path]:
+    """Yields an empty temporary folder beside `final`; on leaving it is fsynced and takes the place of `final`.
+
+    An exception removes it and leaves `final` untouched. Disk errors become UserError with the folder, the bytes needed
+    and the bytes free. The free space is looked at first, so that a hopeless write does not fill the disk.
+    """
+    final = Path(final)
+    temporary = final.with_name(f"{TEMPORARY}{final.name}-{uuid.uuid4().hex[:8]}")
+    with disk_errors(final.parent, needed_bytes, f"save {final.name}"):
+        final.parent.mkdir(parents=True, exist_ok=True)
+        if shutil.disk_usage(final.parent).free < needed_bytes:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        try:
+            temporary.mkdir()
+            yield temporary
+            for file in temporary.iterdir():
+                fsync_file(file)
+            fsync_directory(temporary)
+            _take_place(temporary, final)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+
+
+def _take_place(temporary: Path, final: Path):
+    """Rename over `final`. A folder cannot be renamed over a full one: the old one steps aside for an instant, and
+    `clean_leftovers` puts it back if the process dies in that instant."""
+    aside = final.with_name(f"{REPLACED}{final.name}")
+    if aside.exists():
+        shutil.rmtree(aside)
+    if final.exists():
+        os.rename(final, aside)
+    os.rename(temporary, final)
+    fsync_directory(final.parent)
+    if aside.exists():
+        shutil.rmtree(aside)
+
+
+def clean_leftovers(folder: Path) -> list[str]:
+    """Remove what killed writes left in `folder`, put a replaced folder back where its successor is missing.
+
+    Returns one line for each thing done. Only the process that owns the folder may call it.
+    """
+    lines = []
+    if not folder.is_dir():
+        return lines
+    for entry in sorted(folder.iterdir()):
+        if entry.name.startswith(TEMPORARY):
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+            lines.append(f"removed {entry}, left by a write that was killed")
+        elif entry.name.startswith(REPLACED):
+            final = entry.with_name(entry.name.removeprefix(REPLACED))
+            if final.exists():
+                shutil.rmtree(entry)
+            else:
+                os.rename(entry, final)
+                lines.append(f"put {final} back, whose replacement was killed")
+    return lines
+
+
+@contextlib.contextmanager
+def disk_errors(folder: Path, needed_bytes: int, action: str) -> Iterator[None]:
+    """Turn OSError of a full, read-only or forbidden disk into a one-line UserError; other errors pass."""
+    try:
+        yield
+    except Exception as error:
+        reason = disk_reason(error)
+        if reason is None:
+            raise
+        raise UserError(disk_message(folder, needed_bytes, action, reason)) from error
+
+
+def disk_reason(error: Exception) -> str | None:
+    """The words for a disk error, None for any other. safetensors wraps the number in its own exception's text."""
+    if isinstance(error, OSError):
+        return DISK_ERRORS.get(error.errno)
+    if type(error).__name__ == "SafetensorError":
+        for number, words in DISK_ERRORS.items():
+            if f"os error {number})" in str(error) or f"code: {number}," in str(error):
+                return words
+    return None
+
+
+def disk_message(folder: Path, needed_bytes: int, action: str, reason: str) -> str:
+    """What was found, what was expected, what to do."""
+    existing = Path(folder).absolute()
+    while not existing.exists():
+        existing = existing.parent
+    free = shutil.disk_usage(existing).free
+    return (
+        f"cannot {action} in {folder}: {reason}; {needed_bytes:,} bytes are needed and {free:,} are free there; what was"
+        " saved before is untouched: free some space or give another --output_dir, then continue with --resume auto"
+    )
+
+
+def fsync_file(path: Path) -> None:
+    """Force a file's bytes to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# A folder is opened and synced as a file is.
+fsync_directory = fsync_file
+
+
+def sha256_file(path: Path) -> str:
+    """Hex digest of a file's bytes."""
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,292 @@
+"""Run directories: numbering, ownership and what was asked. `lib.checkpoint` re-exports the public names."""
+
+import atexit
+import contextlib
+import fcntl
+import json
+import os
+import re
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from accelerate import Accelerator
+from accelerate.utils import broadcast_object_list
+
+from lib.args import config_dict
+from lib.errors import UserError
+from lib.files import atomic_write_json, clean_leftovers, disk_errors, read_json
+
+RUNS = "runs"
+LOCK_WAIT_S = 5.0
+# What may differ between a run and its continuation without a word.
+FREE_OPTIONS = {
+    *("resume", "output_dir", "max_steps", "max_minutes", "report_to", "dist_timeout", "keep_checkpoints", "dry_run"),
+    *("save_every", "config"),
+}
+
+
+def on_main(acc: Accelerator, action: Callable[[], object]):
+    """Run `action` on the main process and return its (picklable) value on all.
+
+    An exception is raised on every process, so that nobody waits for a process that has left: the original on the main
+    process, on the others a UserError or RuntimeError of the same text. Collective under several processes.
+    """
+    if acc.num_processes == 1:
+        return action()
+    outcome, failure = [None, None, None], None
+    if acc.is_main_process:
+        try:
+            outcome[0] = action()
+        except Exception as error:
+            failure = error
+            outcome[1:] = ["user" if isinstance(error, UserError) else "bug", f"{type(error).__name__}: {error}"]
+            if isinstance(error, UserError):
+                outcome[2] = str(error)
+    broadcast_object_list(outcome, from_process=0)
+    if failure is not None:
+        raise failure
+    if outcome[1] is not None:
+        raise UserError(outcome[2]) if outcome[1] == "user" else RuntimeError(f"main process: {outcome[2]}")
+    return outcome[0]
+
+
+@dataclass
+class RunDirectory:
+    """One run's folder. `resumed_step` is None for a run that starts from nothing.
+
+    `notes` are the lines printed so far about the run itself; RunLog copies them to metrics.jsonl.
+    """
+
+    path: Path
+    trainer: str
+    resumed_from: Path | None = None
+    resumed_step: int | None = None
+    notes: list[str] = field(default_factory=list)
+    lock: "RunLock | None" = None
+
+    @property
+    def checkpoints(self) -> Path:
+        """Folder of the resumable states."""
+        return self.path / "checkpoints"
+
+    @classmethod
+    def create(cls, acc: Accelerator, config, trainer: str, facts: dict | None = None) -> "RunDirectory":
+        """Choose, make and lock the run directory; write config.json and environment.json (which gets `facts` too).
+
+        Without `config.output_dir` it is runs/<trainer>/run<N> with the next free N, or, with `--resume`, the run to
+        continue. Collective. Raises UserError when the folder holds another run, is in use or cannot be written.
+        """
+        run = cls(Path("."), trainer)
+
+        def prepare():
+            run.path = _choose(config, trainer, run.notes)
+            run.lock = RunLock(run.path / "run.lock")
+            run.notes.extend(run.lock.acquire())
+            for folder in (run.path, run.checkpoints):
+                run.notes.extend(clean_leftovers(folder))
+            run.notes.extend(_write_description(run.path, config, trainer, facts or {}))
+            return str(run.path), run.notes
+
+        path, notes = on_main(acc, prepare)
+        run.path, run.notes = Path(path), notes
+        for note in notes:
+            acc.print(note, flush=True)
+        return run
+
+    def note(self, acc: Accelerator, text: str) -> None:
+        """One log line on the main process, kept for metrics.jsonl."""
+        self.notes.append(text)
+        acc.print(text, flush=True)
+
+    def close(self) -> None:
+        """Give the folder free for another process. Also done when the process ends, however it ends."""
+        if self.lock is not None:
+            self.lock.release()
+            self.lock = None
+
+
+def holds_run(path: Path) -> bool:
+    """True when something was trained here; a run that ended before its first step may be started again."""
+    metrics = path / "metrics.jsonl"
+    trained = metrics.is_file() and metrics.stat().st_size > 0
+    saved = path.joinpath("checkpoints").is_dir() and any(path.joinpath("checkpoints").glob("step-*"))
+    return trained or saved or (path / "results.json").exists()
+
+
+def run_of(resume: str) -> Path | None:
+    """The run directory that a `--resume PATH` belongs to; None when it belongs to none."""
+    path = Path(resume)
+    if path.parent.name == "checkpoints":
+        return path.parent.parent
+    return path if path.joinpath("checkpoints").is_dir() else None
+
+
+def _choose(config, trainer: str, notes: list[str]) -> Path:
+    """The folder of this run, made if need be. Runs on the main process only."""
+    resume = config.resume
+    if resume not in (None, "auto") and not Path(resume).exists():
+        raise UserError(f"--resume {resume}: no such checkpoint; give auto, a folder checkpoints/step-... or a run")
+    if config.output_dir:
+        path = Path(config.output_dir)
+        with disk_errors(path.parent, 0, f"make {path.name}"):
+            if path.exists() and not path.is_dir():
+                raise UserError(f"--output_dir {path}: is a file, expected a folder; give another name")
+            path.mkdir(parents=True, exist_ok=True)
+        _refuse_other_run(path, config, trainer)
+        return path
+    if resume == "auto":
+        found = _newest_run(trainer)
+        if found is not None:
+            return found
+        notes.append(f"--resume auto: no run with a checkpoint in {Path(RUNS, trainer)}, starting a new one")
+    elif resume:
+        home = run_of(resume)
+        if home is not None:
+            _refuse_other_run(home, config, trainer)
+            return home
+    return _next_numbered(Path(RUNS, trainer))
+
+
+def _refuse_other_run(path: Path, config, trainer: str) -> None:
+    described = path / "environment.json"
+    owner = read_json(described).get("trainer", trainer) if described.is_file() else trainer
+    if owner != trainer and holds_run(path):
+        raise UserError(f"{path} holds a run of {owner}, this is {trainer}: give another --output_dir")
+    if not holds_run(path):
+        return
+    if not config.resume:
+        raise UserError(
+            f"{path} holds a run already: add --resume auto to continue it, or give another --output_dir (nothing was touched)"
+        )
+    home = None if config.resume == "auto" else run_of(config.resume)
+    if home is not None and home.resolve() != path.resolve():
+        raise UserError(
+            f"--output_dir {path} holds a run, and --resume names a checkpoint of another one, {home}: give a new"
+            " --output_dir, or none to continue that run"
+        )
+
+
+def _newest_run(trainer: str) -> Path | None:
+    """The run whose newest verifying checkpoint was written last. Full verification follows in find_checkpoint."""
+    from lib.checkpoint import newest_checkpoint
+
+    numbered = sorted(_numbered(Path(RUNS, trainer)), reverse=True)
+    for number in numbered:
+        path = Path(RUNS, trainer, f"run{number}")
+        if newest_checkpoint(path / "checkpoints", trainer)[0] is not None:
+            return path
+    return None
+
+
+def _numbered(folder: Path) -> list[int]:
+    if not folder.is_dir():
+        return []
+    matches = (re.fullmatch(r"run(\d+)", entry.name) for entry in folder.iterdir())
+    return [int(match[1]) for match in matches if match]
+
+
+def _next_numbered(folder: Path) -> Path:
+    with disk_errors(folder, 0, "make a run directory"):
+        folder.mkdir(parents=True, exist_ok=True)
+        number = max(_numbered(folder), default=0) + 1
+        while True:
+            path = folder / f"run{number}"
+            # mkdir is exclusive: of two launches at the same instant one gets the next number.
+            with contextlib.suppress(FileExistsError):
+                path.mkdir()
+                return path
+            number += 1
+
+
+def _write_description(path: Path, config, trainer: str, facts: dict) -> list[str]:
+    """config.json and environment.json; returns a line when a continued run is asked for something else than before."""
+    asked, notes = config_dict(config), []
+    former = path / "config.json"
+    if config.resume and former.is_file():
+        before = read_json(former)
+        changed = [
+            f"{name} {before[name]} -> {asked[name]}"
+            for name in asked
+            if name in before and name not in FREE_OPTIONS and before[name] != asked[name]
+        ]
+        if changed:
+            notes.append(f"resumed with other options than before: {', '.join(changed)}")
+    environment = {"trainer": trainer, "command": sys.argv, "started_unix_s": time.time(), **facts}
+    atomic_write_json(path / "environment.json", environment)
+    atomic_write_json(former, asked)
+    return notes
+
+
+class RunLock:
+    """One process per run directory. The kernel holds the lock and drops it when the process dies, however it dies.
+
+    A POSIX record lock: forked data workers do not inherit it, network file systems pass it on. The file's text (process
+    and host) is for messages; text that stays behind means that the former owner was killed.
+    """
+
+    held: dict[Path, "RunLock"] = {}  # noqa: RUF012 (per process on purpose: record locks do not exclude their own process)
+
+    def __init__(self, path: Path):
+        self.path = path.absolute()
+        self.descriptor: int | None = None
+
+    def acquire(self, wait_s: float = LOCK_WAIT_S) -> list[str]:
+        """Returns a line when the lock of a killed process is taken over. Raises UserError when the run is in use.
+
+        A killed owner may take a moment to disappear, hence the wait.
+        """
+        if self.path in RunLock.held:
+            raise UserError(f"{self.path.parent} is in use by this very process: close the run first")
+        with disk_errors(self.path.parent, 0, "lock the run"):
+            self.descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        until = time.monotonic() + wait_s
+        while not self._try():
+            if time.monotonic() >= until:
+                owner = self._owner()
+                os.close(self.descriptor)
+                self.descriptor = None
+                raise UserError(
+                    f"{self.path.parent} is in use by process {owner.get('pid', '?')} on {owner.get('host', '?')}:"
+                    " wait for it, stop it, or give another --output_dir"
+                )
+            time.sleep(0.1)
+        owner = self._owner()
+        self._write({"pid": os.getpid(), "host": socket.gethostname(), "started_unix_s": int(time.time())})
+        RunLock.held[self.path] = self
+        atexit.register(self.release)
+        if not owner:
+            return []
+        return [f"took over {self.path.parent} from process {owner.get('pid')} on {owner.get('host')}, which is gone"]
+
+    def release(self) -> None:
+        """Empty and unlock; without effect when not held."""
+        if self.descriptor is None or RunLock.held.get(self.path) is not self:
+            return
+        del RunLock.held[self.path]
+        self._write(None)
+        os.close(self.descriptor)
+        self.descriptor = None
+        atexit.unregister(self.release)
+
+    def _try(self) -> bool:
+        try:
+            fcntl.lockf(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            return False
+        return True
+
+    def _owner(self) -> dict:
+        text = os.pread(self.descriptor, 4096, 0).decode("utf-8", "replace")
+        try:
+            return json.loads(text) if text.strip() else {}
+        except ValueError:
+            return {"pid": "unknown", "host": "an unknown host"}
+
+    def _write(self, owner: dict | None) -> None:
+        os.ftruncate(self.descriptor, 0)
+        if owner is not None:
+            os.pwrite(self.descriptor, json.dumps(owner).encode(), 0)
