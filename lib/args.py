@@ -1,7 +1,7 @@
 """Command line and YAML configuration: one dataclass per trainer, read by `transformers.HfArgumentParser`.
 
-Order of authority: dataclass defaults, then `--config file.yaml` (repeatable, later files win), then flags (the last of a
-repeated flag wins). Nothing is guessed: an unknown key is an error that names the nearest known one.
+Order of authority: dataclass defaults, then `--config file.yaml` (repeatable, later files win), then flags (the last of
+a repeated flag wins). Nothing is guessed: an unknown key is an error that names the nearest known one.
 """
 
 import argparse
@@ -22,26 +22,12 @@ import yaml
 from transformers import HfArgumentParser
 
 from lib.errors import UserError
+from lib.fields import Kind, option, show
 
-TRUE_WORDS = ("true", "yes", "on", "y", "t", "1")
-FALSE_WORDS = ("false", "no", "off", "n", "f", "0")
-NONE_WORDS = ("none", "null")
 CONFIG_HELP = "YAML file of `name: value` lines, read first; flags override it"
 ARGPARSE_KEYS = ("help", "choices", "metavar", "aliases")
 # argparse takes "-1e-4" for an option because its own pattern knows no exponent.
 NEGATIVE_NUMBER = re.compile(r"^-(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$|^-(inf|infinity|nan)$", re.IGNORECASE)
-
-
-def option(default=dataclasses.MISSING, help: str = "", group: str = "run", **metadata):
-    """A dataclass field with the metadata `parse` understands.
-
-    `choices` (allowed values), `minimum`, `maximum` (inclusive), `above` (exclusive) are checked when the user sets the
-    field. A list default is copied for every instance.
-    """
-    metadata = {"help": help, "group": group, **metadata}
-    if isinstance(default, list):
-        return field(default_factory=lambda: list(default), metadata=metadata)
-    return field(default=default, metadata=metadata)
 
 
 @dataclass
@@ -123,7 +109,6 @@ class ConfigParser(HfArgumentParser):
         self.kinds: dict[str, Kind] = {}
         self.required: list[str] = []
         self.aliases = aliases
-        self.source = ""
         super().__init__(
             config_class,
             allow_abbrev=False,
@@ -137,16 +122,18 @@ class ConfigParser(HfArgumentParser):
         assert not unknown, f"aliases of fields that do not exist: {unknown}"
 
     def _add_dataclass_arguments(self, dtype: type):
-        """One argparse group per field metadata "group", in order of first appearance."""
+        """One argparse group per field metadata "group", in order of first appearance, "run" last."""
         groups = {}
         hints = typing.get_type_hints(dtype)
         for entry in dataclasses.fields(dtype):
             if not entry.init:
                 continue
-            title = entry.metadata.get("group", "options")
+            title = entry.metadata.get("group", "other")
             if title not in groups:
                 groups[title] = self.add_argument_group(title)
             self._add_field(groups[title], entry, hints[entry.name])
+        # A trainer's own options come before those it shares.
+        self._action_groups.sort(key=lambda group: group.title == "run")
 
     def _add_field(self, group, entry: dataclasses.Field, hint):
         kind = Kind.of(entry.name, hint, entry.metadata)
@@ -154,7 +141,7 @@ class ConfigParser(HfArgumentParser):
         default = entry.default
         if entry.default_factory is not dataclasses.MISSING:
             default = entry.default_factory()
-        shown = f" (default: {_show(default)})"
+        shown = f" (default: {show(default)})"
         if default is dataclasses.MISSING:
             self.required.append(entry.name)
             shown = " (required)"
@@ -186,48 +173,29 @@ class ConfigParser(HfArgumentParser):
     def read_flags(self, argv: list[str]) -> tuple[dict, list[str]]:
         """Values by field name, and the YAML files, in order."""
         self._check_names([token for token in argv if token.startswith("-") and not NEGATIVE_NUMBER.match(token)])
-        found = self._parse(argv, "")
+        found = self._parse(argv)
         self._check_aliases([token.split("=")[0] for token in argv if token.startswith("--")], argv)
         config_files = found.pop("config", [])
         return found, config_files
 
     def read_yaml(self, path: str) -> dict:
         """Values by field name from a flat YAML mapping. 1e-4, which YAML 1.1 reads as text, becomes a number."""
-        content = _load_yaml(path)
-        source = f"{path}: "
-        tokens, nothing = [], {}
-        for key, value in content.items():
-            name = self._known(str(key).replace("-", "_"), source, "")
-            if value is None and self.kinds[name].optional:
-                nothing[name] = None
-                continue
-            tokens.extend(self._yaml_tokens(name, value, source))
-        for alias, name in self.aliases.items():
-            if alias in content and name in content and content[alias] != content[name]:
-                raise UserError(_contradiction(source, alias, content[alias], name, content[name]))
-        return {**self._parse(tokens, source), **nothing}
+        values, written = {}, {}
+        for key, value in _load_yaml(path).items():
+            given = str(key).replace("-", "_")
+            name = self._known(given, f"{path}: ", "")
+            read = self.kinds[name].read(value, f"{path}: {given}")
+            if name in values and values[name] != read:
+                raise UserError(_contradiction(f"{path}: ", given, read, written[name], values[name]))
+            values[name], written[name] = read, given
+        return values
 
-    def _yaml_tokens(self, name: str, value, source: str) -> list[str]:
-        kind = self.kinds[name]
-        if isinstance(value, dict) or (isinstance(value, list) and not kind.many):
-            raise UserError(
-                f"{source}{name} is {_show(value)}, expected {kind.expected}; the file is flat `name: value`"
-            )
-        if isinstance(value, list):
-            # "--name=" cannot carry a list; a leading "-" that is no number would read as an option and is refused.
-            return [f"--{name}", *[_text(item) for item in value]]
-        return [f"--{name}={_text(value)}"]
-
-    def _parse(self, tokens: list[str], source: str) -> dict:
-        self.source = source
-        try:
-            namespace, rest = self.parse_known_args(tokens)
-        finally:
-            self.source = ""
+    def _parse(self, tokens: list[str]) -> dict:
+        namespace, rest = self.parse_known_args(tokens)
         if rest:
-            raise UserError(f"{source}unexpected argument {rest[0]!r}: every option is `--name value`; see --help")
+            raise UserError(f"unexpected argument {rest[0]!r}: every option is `--name value`; see --help")
         return {
-            name: self.kinds[name].finish(value, source) if name in self.kinds else value
+            name: self.kinds[name].finish(value, f"--{name}") if name in self.kinds else value
             for name, value in vars(namespace).items()
         }
 
@@ -257,131 +225,18 @@ class ConfigParser(HfArgumentParser):
         for alias, name in self.aliases.items():
             if alias not in used or name not in used:
                 continue
-            one = self._parse(_only(argv, alias), "")[name]
-            other = self._parse(_only(argv, name), "")[name]
+            one = self._parse(_only(argv, alias))[name]
+            other = self._parse(_only(argv, name))[name]
             if one != other:
                 raise UserError(_contradiction("", f"--{alias}", one, f"--{name}", other))
 
     def error(self, message: str) -> typing.NoReturn:
-        match = re.match(r"argument --([^/:]+)[^:]*: (.*)", message, re.DOTALL)
+        """argparse's own words, `argument --a/--b: ...`, as one line of ours."""
+        match = re.fullmatch(r"argument (--[^/:, ]+)[^:]*: (.*)", message, re.DOTALL)
         if match and match[2].startswith("expected"):
-            kind = self.kinds.get(match[1])
-            expected = kind.expected if kind else "a value"
-            raise UserError(f"{self.source}--{match[1]} has no value: expected {expected}; see --help")
-        raise UserError(f"{self.source}{match[2] if match else message}")
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What one field accepts: the scalar type, whether a list or tuple, whether None, which values."""
-
-    name: str
-    scalar: type
-    many: type | None
-    length: int | None
-    optional: bool
-    choices: tuple
-    metadata: typing.Mapping
-
-    @staticmethod
-    def of(name: str, hint, metadata: typing.Mapping) -> "Kind":
-        """Read a type hint. Raises TypeError (our own bug) for one that no flag can carry."""
-        optional, many, length = False, None, None
-        choices = tuple(metadata.get("choices") or ())
-        if typing.get_origin(hint) in (typing.Union, types.UnionType):
-            inner = [item for item in typing.get_args(hint) if item is not type(None)]
-            optional = len(inner) < len(typing.get_args(hint))
-            hint = inner[0] if len(inner) == 1 else hint
-        if typing.get_origin(hint) in (list, tuple):
-            many, items = typing.get_origin(hint), typing.get_args(hint)
-            if many is tuple and Ellipsis not in items:
-                length = len(items)
-            hint = items[0]
-        if typing.get_origin(hint) is typing.Literal:
-            choices = typing.get_args(hint)
-            hint = type(choices[0])
-        if isinstance(hint, type) and issubclass(hint, enum.Enum):
-            choices = tuple(item.value for item in hint)
-        elif hint not in (str, int, float, bool, Path):
-            raise TypeError(
-                f"field {name}: {hint} cannot be read from a flag; use str, int, float, bool, Path or lists"
-            )
-        return Kind(name, hint, many, length, optional, choices, metadata)
-
-    @property
-    def metavar(self) -> str:
-        if self.choices:
-            return "{" + ",".join(str(choice) for choice in self.choices) + "}"
-        return {str: "TEXT", int: "N", float: "X", bool: "true|false", Path: "PATH"}[self.scalar]
-
-    @property
-    def expected(self) -> str:
-        """What to write, for error messages."""
-        if self.choices:
-            text = "one of " + ", ".join(str(choice) for choice in self.choices)
-        else:
-            names = {str: "text", int: "a whole number", float: "a number", bool: "true or false", Path: "a path"}
-            text = names[self.scalar]
-        bounds = [
-            f"{word} {self.metadata[key]}"
-            for key, word in (("minimum", ">="), ("above", ">"), ("maximum", "<="))
-            if key in self.metadata
-        ]
-        text = " ".join([text, " and ".join(bounds)]).strip()
-        if self.many:
-            text = f"{'a list' if self.length is None else f'{self.length} values'}, each {text}"
-        return text + (" (or none)" if self.optional else "")
-
-    def convert(self, text: str):
-        """One token to one value. Raises argparse.ArgumentTypeError with the whole message."""
-        if self.many and self.scalar in (int, float) and "," in text:
-            return [self.convert(part) for part in text.split(",") if part.strip()]
-        if self.optional and text.lower() in NONE_WORDS:
-            return None
-        try:
-            value = _scalar(self.scalar, text)
-        except ValueError:
-            self._refuse(text)
-        plain = value.value if isinstance(value, enum.Enum) else value
-        if self.choices and plain not in self.choices:
-            self._refuse(text)
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            low, above, high = (self.metadata.get(key) for key in ("minimum", "above", "maximum"))
-            outside = (low is not None and value < low) or (above is not None and value <= above)
-            if outside or (high is not None and value > high) or math.isnan(value):
-                self._refuse(text)
-        return value
-
-    def finish(self, value, source: str):
-        """Lists are flattened (`1,2` is one token) and tuples get their length checked."""
-        if not self.many or not isinstance(value, list):
-            return value
-        flat = [item for part in value for item in (part if isinstance(part, list) else [part])]
-        if self.optional and flat == [None]:
-            return None
-        if self.length is not None and len(flat) != self.length:
-            raise UserError(f"{source}--{self.name} has {len(flat)} values {_show(flat)}, expected {self.expected}")
-        return self.many(flat)
-
-    def _refuse(self, text: str) -> typing.NoReturn:
-        raise argparse.ArgumentTypeError(f"--{self.name} is {text!r}, expected {self.expected}")
-
-
-def _scalar(scalar: type, text: str):
-    if scalar is bool:
-        if text.lower() not in TRUE_WORDS + FALSE_WORDS:
-            raise ValueError
-        return text.lower() in TRUE_WORDS
-    if scalar is int:
-        # 1e6 and 1000.0 are whole numbers to a reader; 1.5 is not.
-        try:
-            return int(text)
-        except ValueError:
-            number = float(text)
-            if not number.is_integer():
-                raise ValueError from None
-            return int(number)
-    return scalar(text)
+            kind = self.kinds.get(match[1].removeprefix("--"))
+            raise UserError(f"{match[1]} has no value: expected {kind.expected if kind else 'a file'}; see --help")
+        raise UserError(f"{match[1]} {match[2]}" if match else message)
 
 
 def _load_yaml(path: str) -> dict:
@@ -442,16 +297,4 @@ def _only(argv: list[str], name: str) -> list[str]:
 
 
 def _contradiction(source: str, alias: str, one, name: str, other) -> str:
-    return f"{source}{alias} is {_show(one)} but {name}, another name of the same option, is {_show(other)}: give one"
-
-
-def _text(value) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return "none" if value is None else str(value)
-
-
-def _show(value) -> str:
-    if isinstance(value, list | tuple):
-        return " ".join(_show(item) for item in value) or "empty"
-    return _text(value.value if isinstance(value, enum.Enum) else value)
+    return f"{source}{alias} is {show(one)} but {name}, another name of the same option, is {show(other)}: give one"

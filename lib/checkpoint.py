@@ -3,15 +3,12 @@
     checkpoints/step-00001000/  model.safetensors  optimizer.safetensors  optimizer.json  state.json  manifest.json
     export/                     model.safetensors  config.json  README.md
 
-The manifest (step, world size, size and sha256 of each file, and a digest of itself) is written last, in a temporary sibling
-that is then renamed. Random generators are not saved: every draw derives from (seed, step, rank), see lib/seeds.py.
+The manifest (step, world size, size and sha256 of each file, and a digest of itself) is written last, in a temporary
+sibling that is then renamed. Random generators are not saved: every draw derives from (seed, step, rank), as in
+lib/seeds.py.
 """
 
-import hashlib
-import json
-import shutil
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from accelerate import Accelerator
@@ -28,6 +25,14 @@ from lib.files import (
     read_json,
     sha256_file,
     to_json,
+)
+from lib.manifests import (
+    MANIFEST,
+    forget_old,
+    newest_checkpoint,
+    readable_manifests,
+    verify_checkpoint,
+    write_manifest,
 )
 from lib.runs import RunDirectory, on_main, run_of
 from lib.stopping import StopSignals
@@ -47,27 +52,10 @@ __all__ = [
     "save_export",
 ]
 
-FORMAT = "quartet-checkpoint-1"
 EXPORT_FORMAT = "quartet-export-1"
-MANIFEST = "manifest.json"
-FILES = ("model.safetensors", "optimizer.safetensors", "optimizer.json", "state.json")
 PICKLED = (".pt", ".pth", ".ckpt", ".pkl", ".bin")
 # JSON files, headers and folder entries beside the tensors, generously.
 OVERHEAD_BYTES = 1 << 20
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """The verified description of one checkpoint. `sequence` counts the saves of a run: the highest is the newest, also
-    after a run went back to an earlier step."""
-
-    path: Path
-    trainer: str
-    step: int
-    sequence: int
-    world_size: int
-    best: bool
-    files: dict[str, dict]
 
 
 def save_checkpoint(
@@ -83,20 +71,18 @@ def save_checkpoint(
 ) -> Path:
     """Save everything that a resume needs; keep the newest `keep` checkpoints and the newest one marked `best`.
 
-    `state` holds numbers, text, lists, tuples and dicts (non-finite floats and tuples come back as they were). Collective:
-    every process calls it, the main process writes, and a failure is raised on all of them. Raises UserError on a full or
-    read-only disk; then the temporary folder is gone and earlier checkpoints are untouched.
+    `state` holds numbers, text, lists, tuples and dicts (non-finite floats and tuples come back as they were).
+    Collective: every process calls it, the main process writes, a failure is raised on all of them. Raises UserError on
+    a full or read-only disk; then the temporary folder is gone and earlier checkpoints are untouched.
     """
-    states.refuse_deepspeed(acc)
+    states.refuse_unsaveable(acc)
     weights = states.gather_weights(acc, model)
     described, moments = states.gather_optimizer(acc, model, optimizer)
     final = run.checkpoints / f"step-{step:08d}"
 
     def write():
-        run.notes.extend(clean_leftovers(run.checkpoints))
-        former = _manifests(run.checkpoints)
+        former = readable_manifests(run.checkpoints)
         header = {
-            "format": FORMAT,
             "trainer": run.trainer,
             "step": step,
             "sequence": max((manifest.sequence for manifest in former), default=0) + 1,
@@ -110,7 +96,7 @@ def save_checkpoint(
             "state.json": states.strict_json(states.encode(state, {}, "state")),
         }
         _write_folder(final, {"model.safetensors": weights, "optimizer.safetensors": moments}, texts, header)
-        _forget_old(run.checkpoints, keep)
+        forget_old(run.checkpoints, keep)
 
     on_main(acc, write)
     return final
@@ -124,103 +110,25 @@ def _write_folder(final: Path, tensor_files: dict[str, states.Tensors], texts: d
             save_file(tensors, folder / name)
         for name, text in texts.items():
             (folder / name).write_text(text, encoding="utf-8")
-        files = {
-            file.name: {"size": file.stat().st_size, "sha256": sha256_file(file)} for file in sorted(folder.iterdir())
-        }
-        manifest = {**header, "files": files}
-        manifest["manifest_sha256"] = _digest(manifest)
-        (folder / MANIFEST).write_text(to_json(manifest, indent=1), encoding="utf-8")
-
-
-def _digest(manifest: dict) -> str:
-    """Digest of a manifest without its own digest, in canonical JSON."""
-    content = {key: value for key, value in manifest.items() if key != "manifest_sha256"}
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def read_manifest(path: Path) -> Manifest:
-    """The manifest of a checkpoint folder. Raises UserError saying what is wrong with it."""
-    file = Path(path) / MANIFEST
-    if not file.is_file():
-        raise UserError(f"{path} is no checkpoint: it has no {MANIFEST}")
-    content = read_json(file)
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        kind = content.get("format") if isinstance(content, dict) else type(content).__name__
-        raise UserError(f"{path} is of another format ({kind}), expected {FORMAT}")
-    if content.get("manifest_sha256") != _digest(content):
-        raise UserError(f"{file} is damaged: it does not match its own digest")
-    names = ("trainer", "step", "sequence", "world_size", "best", "files")
-    return Manifest(Path(path), **{name: content[name] for name in names})
-
-
-def verify_checkpoint(path: Path, trainer: str | None) -> Manifest:
-    """Every file against its size and sha256. Raises UserError with the first fault; `trainer` None accepts any."""
-    manifest = read_manifest(path)
-    if trainer is not None and manifest.trainer != trainer:
-        raise UserError(f"{path} was written by {manifest.trainer}, this is {trainer}: give a checkpoint of {trainer}")
-    missing = sorted(set(FILES) - set(manifest.files))
-    if missing:
-        raise UserError(f"{path} is incomplete: its manifest does not list {missing[0]}")
-    for name, expected in manifest.files.items():
-        file = Path(path) / name
-        if not file.is_file():
-            raise UserError(f"{file} is missing")
-        size = file.stat().st_size
-        if size != expected["size"]:
-            raise UserError(f"{file} has {size:,} bytes, its manifest says {expected['size']:,}: truncated or changed")
-        if sha256_file(file) != expected["sha256"]:
-            raise UserError(f"{file} is corrupted: its sha256 is not the one in the manifest")
-    return manifest
-
-
-def _manifests(folder: Path) -> list[Manifest]:
-    """The readable manifests of a folder; files are not verified."""
-    found = []
-    for path in sorted(folder.glob("step-*")):
-        try:
-            found.append(read_manifest(path))
-        except UserError:
-            # An unreadable one is reported where it matters, in newest_checkpoint; it is never counted or deleted here.
-            continue
-    return found
-
-
-def _forget_old(folder: Path, keep: int) -> None:
-    """Delete all but the newest `keep` and the newest best. Damaged ones are left for the user to look at."""
-    ordered = sorted(_manifests(folder), key=lambda manifest: manifest.sequence, reverse=True)
-    best = next((manifest.path for manifest in ordered if manifest.best), None)
-    for manifest in ordered[keep:]:
-        if manifest.path != best:
-            shutil.rmtree(manifest.path)
-
-
-def newest_checkpoint(folder: Path, trainer: str) -> tuple[Manifest | None, list[str]]:
-    """(newest that verifies or None, one line for each newer one that does not)."""
-    readable, reasons = {}, []
-    for path in sorted(folder.glob("step-*"), reverse=True):
-        try:
-            manifest = read_manifest(path)
-            readable[manifest.sequence] = manifest
-        except UserError as error:
-            reasons.append(f"skipped checkpoint {path.name}: {error}")
-    for _, manifest in sorted(readable.items(), reverse=True):
-        try:
-            return verify_checkpoint(manifest.path, trainer), reasons
-        except UserError as error:
-            reasons.append(f"skipped checkpoint {manifest.path.name}: {error}")
-    return None, reasons
+        write_manifest(folder, header)
 
 
 def best_checkpoint(acc: Accelerator, run: RunDirectory) -> Path | None:
-    """The newest checkpoint of this run marked best that verifies, None without one. Collective."""
+    """The newest checkpoint of this run marked best that verifies; None, with a log line, without one. Collective."""
 
     def look():
-        marked = [manifest for manifest in _manifests(run.checkpoints) if manifest.best]
+        marked = [manifest for manifest in readable_manifests(run.checkpoints) if manifest.best]
+        notes = []
         for manifest in sorted(marked, key=lambda manifest: manifest.sequence, reverse=True):
-            return str(verify_checkpoint(manifest.path, run.trainer).path)
-        return None
+            try:
+                return str(verify_checkpoint(manifest.path, run.trainer).path), notes
+            except UserError as error:
+                notes.append(f"skipped checkpoint {manifest.path.name}: {error}")
+        return None, notes
 
-    found = on_main(acc, look)
+    found, notes = on_main(acc, look)
+    for note in notes:
+        run.note(acc, note)
     return None if found is None else Path(found)
 
 
@@ -233,42 +141,44 @@ def find_checkpoint(acc: Accelerator, run: RunDirectory, resume: str | None) -> 
     if resume is None:
         return None
 
-    def look():
-        path = Path(resume)
-        if resume == "auto" or (run_of(resume) == path):
-            folder = run.checkpoints if resume == "auto" else path / "checkpoints"
-            manifest, notes = newest_checkpoint(folder, run.trainer)
-            if manifest is None and resume != "auto":
-                raise UserError(f"--resume {resume}: no usable checkpoint. {'; '.join(notes)}".strip())
-        else:
-            if path.is_file():
-                raise UserError(
-                    f"--resume {resume}: is a file, expected a folder checkpoints/step-...{_pickle_hint(path)}"
-                )
-            manifest, notes = verify_checkpoint(path, run.trainer), []
-        if manifest is None:
-            notes.append(f"no usable checkpoint in {run.checkpoints}: starting from step 0")
-            return None, None, notes
-        notes.append(f"resuming from {manifest.path} at step {manifest.step}")
-        if manifest.world_size != acc.num_processes:
-            notes.append(
-                f"{manifest.path.name} was written by {manifest.world_size} processes, this run has {acc.num_processes}:"
-                " the state is the same, but the continuation is not bit-equal to the run that was left"
-            )
-        return str(manifest.path), manifest.step, notes
-
-    found, step, notes = on_main(acc, look)
+    found, step, notes = on_main(acc, lambda: _look(run, resume, acc.num_processes))
     for note in notes:
         run.note(acc, note)
     run.resumed_from, run.resumed_step = (None if found is None else Path(found)), step
     return run.resumed_from
 
 
+def _look(run: RunDirectory, resume: str, processes: int) -> tuple[str | None, int | None, list[str]]:
+    """(path, step, log lines) of `find_checkpoint`; on the main process only."""
+    path = Path(resume)
+    if resume == "auto":
+        manifest, notes = newest_checkpoint(run.checkpoints, run.trainer)
+        if manifest is None:
+            return None, None, [*notes, f"no usable checkpoint in {run.checkpoints}: starting from step 0"]
+    elif path.is_file():
+        hint = _pickle_hint(path)
+        raise UserError(f"--resume {resume}: is a file, expected a folder checkpoints/step-... or a run{hint}")
+    elif path.joinpath(MANIFEST).exists() or run_of(resume) is None or path.name.startswith("step-"):
+        manifest, notes = verify_checkpoint(path, run.trainer), []
+    else:
+        manifest, notes = newest_checkpoint(run_of(resume) / "checkpoints", run.trainer)
+        if manifest is None:
+            reasons = "; ".join(notes) or "it holds none"
+            raise UserError(f"--resume {resume}: no usable checkpoint there ({reasons}); give another one")
+    notes.append(f"resuming from {manifest.path} at step {manifest.step}")
+    if manifest.world_size != processes:
+        notes.append(
+            f"{manifest.path.name} was written by {manifest.world_size} processes, this run has {processes}: the state"
+            " is the same, the continuation is equal up to rounding, not bit-equal"
+        )
+    return str(manifest.path), manifest.step, notes
+
+
 def load_checkpoint(acc: Accelerator, path: str | Path, *, model, optimizer) -> dict:
     """Restore model and optimiser in place and return the saved `state`; `step` is added when it has none.
 
-    Names, shapes, types and parameter groups are checked before anything is copied, so a failure leaves both as they were.
-    Collective. Every process reads `path`. Raises UserError when a file is damaged or of another architecture.
+    Names, shapes, types and parameter groups are checked before anything is copied: a failure leaves both as they were.
+    Collective; every process reads `path`. Raises UserError when a file is damaged or of another architecture.
     """
     path = Path(path)
     step = on_main(acc, lambda: verify_checkpoint(path, None).step)

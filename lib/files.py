@@ -1,7 +1,7 @@
 """Files that are whole or absent: atomic writes, digests, strict JSON, and disk errors in one line.
 
-Every write goes to a hidden sibling (`.tmp-...`), is fsynced and renamed; the folder is fsynced too, so that a power cut
-or a `kill -9` leaves the old content or the new.
+Every write goes to a hidden sibling (`.tmp-...`), is fsynced and renamed; the folder is fsynced too, so that a power
+cut or a `kill -9` leaves the old content or the new.
 """
 
 import contextlib
@@ -70,7 +70,7 @@ def read_json(path: Path):
 
 
 def atomic_write_bytes(path: str | Path, content: bytes) -> None:
-    """Write whole or not at all. Raises UserError on a full or read-only disk; an existing file then stays as it was."""
+    """Write whole or not at all. Raises UserError on a full or read-only disk; the former file then stays."""
     path = Path(path)
     temporary = path.with_name(f"{TEMPORARY}{path.name}-{uuid.uuid4().hex[:8]}")
     with disk_errors(path.parent, len(content), f"write {path.name}"):
@@ -188,8 +188,8 @@ def disk_message(folder: Path, needed_bytes: int, action: str, reason: str) -> s
         existing = existing.parent
     free = shutil.disk_usage(existing).free
     return (
-        f"cannot {action} in {folder}: {reason}; {needed_bytes:,} bytes are needed and {free:,} are free there; what was"
-        " saved before is untouched: free some space or give another --output_dir, then continue with --resume auto"
+        f"cannot {action} in {folder}: {reason}; {needed_bytes:,} bytes are needed and {free:,} are free there; what"
+        " was saved before is untouched: free some space or give another --output_dir, then continue with --resume auto"
     )
 
 

@@ -223,7 +223,7 @@ h2 { font-size: 1.15rem; margin: 36px 0 10px; }
 dl { display: grid; grid-template-columns: repeat(auto-fill, minmax(160px, 1fr)); gap: 10px; margin: 0; }
 dl div { background: var(--band); border: 1px solid var(--line); border-radius: 8px; padding: 10px 14px; }
 dt { color: var(--soft); font-size: .82rem; }
-dd { margin: 2px 0 0; font-size: 1.15rem; font-weight: 600; overflow-wrap: anywhere; font-variant-numeric: tabular-nums; }
+dd { margin: 2px 0 0; font-size: 1.15rem; font-weight: 600; overflow-wrap: anywhere; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .92rem; }
 th, td { padding: 6px 14px; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }

@@ -261,7 +261,7 @@ def read_metrics(path: str | Path) -> list[dict]:
 
 
 def text_line(step: int, values: dict) -> str:
-    """`step 120 loss 1.83 lr 3e-4 residues/s 812`: numbers and text in the order given; lists and dicts are left out."""
+    """`step 120 loss 1.83 lr 3e-4 residues/s 812`: numbers and text in the order given, without lists and dicts."""
     parts = [f"step {step}"]
     for name, value in values.items():
         if isinstance(value, str) or _is_number(value):

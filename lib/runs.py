@@ -2,23 +2,29 @@
 
 import atexit
 import contextlib
+import errno
 import fcntl
 import json
 import os
 import re
+import shlex
 import socket
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from accelerate import Accelerator
-from accelerate.utils import broadcast_object_list
 
 from lib.args import config_dict
+from lib.distributed import broadcast_value, main_only_first
 from lib.errors import UserError
-from lib.files import atomic_write_json, clean_leftovers, disk_errors, read_json
+from lib.files import atomic_write_json, clean_leftovers, disk_errors, read_json, to_json
+from lib.launch import environment_facts
+from lib.manifests import newest_checkpoint
+from lib.training_state import refuse_unsaveable
 
 RUNS = "runs"
 LOCK_WAIT_S = 5.0
@@ -30,28 +36,16 @@ FREE_OPTIONS = {
 
 
 def on_main(acc: Accelerator, action: Callable[[], object]):
-    """Run `action` on the main process and return its (picklable) value on all.
+    """Run `action` on the main process and return its value, which is JSON-like, on all.
 
-    An exception is raised on every process, so that nobody waits for a process that has left: the original on the main
-    process, on the others a UserError or RuntimeError of the same text. Collective under several processes.
+    An exception is raised on every process, so that nobody waits for a process that has left. However long the action
+    takes (hashing, a slow disk), the others do not run into the collective timeout. Collective.
     """
-    if acc.num_processes == 1:
-        return action()
-    outcome, failure = [None, None, None], None
-    if acc.is_main_process:
-        try:
-            outcome[0] = action()
-        except Exception as error:
-            failure = error
-            outcome[1:] = ["user" if isinstance(error, UserError) else "bug", f"{type(error).__name__}: {error}"]
-            if isinstance(error, UserError):
-                outcome[2] = str(error)
-    broadcast_object_list(outcome, from_process=0)
-    if failure is not None:
-        raise failure
-    if outcome[1] is not None:
-        raise UserError(outcome[2]) if outcome[1] == "user" else RuntimeError(f"main process: {outcome[2]}")
-    return outcome[0]
+    value = None
+    with main_only_first(acc):
+        if acc.is_main_process:
+            value = action()
+    return broadcast_value(acc, value)
 
 
 @dataclass
@@ -78,9 +72,15 @@ class RunDirectory:
         """Choose, make and lock the run directory; write config.json and environment.json (which gets `facts` too).
 
         Without `config.output_dir` it is runs/<trainer>/run<N> with the next free N, or, with `--resume`, the run to
-        continue. Collective. Raises UserError when the folder holds another run, is in use or cannot be written.
+        continue. Collective. Raises UserError when the folder holds another run, is in use or cannot be written, and
+        when checkpoints are wanted (`--save_every` is not 0) that this way of sharding cannot save.
         """
+        if config.save_every != 0:
+            refuse_unsaveable(acc)
         run = cls(Path("."), trainer)
+        # Only an Accelerator of lib.launch.start knows its world; tests and notebooks bring their own.
+        known = environment_facts(acc) if hasattr(acc, "world_facts") else {}
+        facts = {**known, **(facts or {})}
 
         def prepare():
             run.path = _choose(config, trainer, run.notes)
@@ -88,7 +88,7 @@ class RunDirectory:
             run.notes.extend(run.lock.acquire())
             for folder in (run.path, run.checkpoints):
                 run.notes.extend(clean_leftovers(folder))
-            run.notes.extend(_write_description(run.path, config, trainer, facts or {}))
+            run.notes.extend(_write_description(run.path, config, trainer, facts))
             return str(run.path), run.notes
 
         path, notes = on_main(acc, prepare)
@@ -120,9 +120,12 @@ def holds_run(path: Path) -> bool:
 def run_of(resume: str) -> Path | None:
     """The run directory that a `--resume PATH` belongs to; None when it belongs to none."""
     path = Path(resume)
-    if path.parent.name == "checkpoints":
-        return path.parent.parent
-    return path if path.joinpath("checkpoints").is_dir() else None
+    if path.joinpath("checkpoints").is_dir():
+        return path
+    if path.absolute().name == "checkpoints":
+        return path / ".." if path == Path(".") else path.parent
+    inside = path.absolute().parent.name == "checkpoints"
+    return path.absolute().parent.parent if inside else None
 
 
 def _choose(config, trainer: str, notes: list[str]) -> Path:
@@ -160,7 +163,8 @@ def _refuse_other_run(path: Path, config, trainer: str) -> None:
         return
     if not config.resume:
         raise UserError(
-            f"{path} holds a run already: add --resume auto to continue it, or give another --output_dir (nothing was touched)"
+            f"{path} holds a run already, nothing was touched: add --resume auto to continue it, or give another"
+            " --output_dir"
         )
     home = None if config.resume == "auto" else run_of(config.resume)
     if home is not None and home.resolve() != path.resolve():
@@ -172,8 +176,6 @@ def _refuse_other_run(path: Path, config, trainer: str) -> None:
 
 def _newest_run(trainer: str) -> Path | None:
     """The run whose newest verifying checkpoint was written last. Full verification follows in find_checkpoint."""
-    from lib.checkpoint import newest_checkpoint
-
     numbered = sorted(_numbered(Path(RUNS, trainer)), reverse=True)
     for number in numbered:
         path = Path(RUNS, trainer, f"run{number}")
@@ -207,7 +209,13 @@ def _write_description(path: Path, config, trainer: str, facts: dict) -> list[st
     asked, notes = config_dict(config), []
     former = path / "config.json"
     if config.resume and former.is_file():
-        before = read_json(former)
+        try:
+            before = read_json(former)
+        except UserError as error:
+            before = {}
+            notes.append(f"{error}; it is written anew, so changed options cannot be named")
+        # Through JSON, as the file was: a tuple has become a list.
+        asked = json.loads(to_json(asked))
         changed = [
             f"{name} {before[name]} -> {asked[name]}"
             for name in asked
@@ -215,7 +223,7 @@ def _write_description(path: Path, config, trainer: str, facts: dict) -> list[st
         ]
         if changed:
             notes.append(f"resumed with other options than before: {', '.join(changed)}")
-    environment = {"trainer": trainer, "command": sys.argv, "started_unix_s": time.time(), **facts}
+    environment = {"trainer": trainer, "command": shlex.join(sys.argv), "started_unix_s": time.time(), **facts}
     atomic_write_json(path / "environment.json", environment)
     atomic_write_json(former, asked)
     return notes
@@ -224,15 +232,17 @@ def _write_description(path: Path, config, trainer: str, facts: dict) -> list[st
 class RunLock:
     """One process per run directory. The kernel holds the lock and drops it when the process dies, however it dies.
 
-    A POSIX record lock: forked data workers do not inherit it, network file systems pass it on. The file's text (process
-    and host) is for messages; text that stays behind means that the former owner was killed.
+    A POSIX record lock: forked data workers do not inherit it, network file systems pass it on. The file's text
+    (process and host) is for messages: text that stays behind means that the former owner was killed.
     """
 
-    held: dict[Path, "RunLock"] = {}  # noqa: RUF012 (per process on purpose: record locks do not exclude their own process)
+    # Record locks do not exclude the process that holds them: it keeps its own list.
+    held: ClassVar[dict[Path, "RunLock"]] = {}
 
     def __init__(self, path: Path):
         self.path = path.absolute()
         self.descriptor: int | None = None
+        self.process = os.getpid()
 
     def acquire(self, wait_s: float = LOCK_WAIT_S) -> list[str]:
         """Returns a line when the lock of a killed process is taken over. Raises UserError when the run is in use.
@@ -240,7 +250,7 @@ class RunLock:
         A killed owner may take a moment to disappear, hence the wait.
         """
         if self.path in RunLock.held:
-            raise UserError(f"{self.path.parent} is in use by this very process: close the run first")
+            raise UserError(f"{self.path.parent} is in use by this very process: close its RunDirectory first")
         with disk_errors(self.path.parent, 0, "lock the run"):
             self.descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         until = time.monotonic() + wait_s
@@ -250,8 +260,8 @@ class RunLock:
                 os.close(self.descriptor)
                 self.descriptor = None
                 raise UserError(
-                    f"{self.path.parent} is in use by process {owner.get('pid', '?')} on {owner.get('host', '?')}:"
-                    " wait for it, stop it, or give another --output_dir"
+                    f"{self.path.parent} is in use by process {owner.get('pid')} on {owner.get('host')}: wait for it,"
+                    " stop it, or give another --output_dir"
                 )
             time.sleep(0.1)
         owner = self._owner()
@@ -263,10 +273,11 @@ class RunLock:
         return [f"took over {self.path.parent} from process {owner.get('pid')} on {owner.get('host')}, which is gone"]
 
     def release(self) -> None:
-        """Empty and unlock; without effect when not held."""
-        if self.descriptor is None or RunLock.held.get(self.path) is not self:
+        """Empty and unlock; without effect when not held, or in a forked child."""
+        if self.descriptor is None or os.getpid() != self.process:
             return
-        del RunLock.held[self.path]
+        RunLock.held.pop(self.path, None)
+        # The run directory may have been deleted meanwhile: the descriptor still works.
         self._write(None)
         os.close(self.descriptor)
         self.descriptor = None
@@ -275,9 +286,18 @@ class RunLock:
     def _try(self) -> bool:
         try:
             fcntl.lockf(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (BlockingIOError, PermissionError):
-            return False
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                return False
+            if error.errno in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
+                return not self._owner_lives()
+            raise
         return True
+
+    def _owner_lives(self) -> bool:
+        """For file systems without locks: whether the process named in the file exists on this host."""
+        owner = self._owner()
+        return owner.get("host") == socket.gethostname() and Path("/proc", str(owner.get("pid"))).exists()
 
     def _owner(self) -> dict:
         text = os.pread(self.descriptor, 4096, 0).decode("utf-8", "replace")

@@ -3,7 +3,9 @@
 import signal
 import time
 
-import torch
+from accelerate import Accelerator
+
+from lib.distributed import any_rank
 
 # torchelastic forwards Ctrl-C to ranks that the terminal has already told: an echo is not a second wish.
 ECHO_S = 1.0
@@ -12,7 +14,8 @@ ECHO_S = 1.0
 class StopSignals:
     """Context manager. `requested` is this process's flag, `agreed(acc)` that of any process.
 
-    A second Ctrl-C, a second or more after the first, raises KeyboardInterrupt at once. The former handlers come back on leaving.
+    A second Ctrl-C, a second or more after the first, raises KeyboardInterrupt at once. The former handlers come back
+    on leaving.
     """
 
     def __init__(self):
@@ -40,9 +43,6 @@ class StopSignals:
         self.requested = True
         self.name = self.name or signal.Signals(number).name
 
-    def agreed(self, acc) -> bool:
-        """True on every process as soon as one was told to stop. Collective under several processes: all must call it."""
-        if acc.num_processes == 1:
-            return self.requested
-        flag = torch.tensor([int(self.requested)], dtype=torch.int32, device=acc.device)
-        return bool(acc.reduce(flag, reduction="sum").item())
+    def agreed(self, acc: Accelerator) -> bool:
+        """True on every process as soon as one was told to stop. Collective: all processes must call it alike."""
+        return any_rank(acc, self.requested)

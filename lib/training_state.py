@@ -5,6 +5,7 @@ The optimiser is keyed by parameter names, so that a checkpoint does not depend 
 
 import json
 import math
+import re
 
 import torch
 from accelerate import Accelerator
@@ -22,6 +23,7 @@ from torch.distributed.tensor import DTensor
 from lib.errors import UserError
 
 Tensors = dict[str, torch.Tensor]
+WRAPPERS = re.compile(r"(^|(?<=\.))(_checkpoint_wrapped_module|_orig_mod)\.")
 TENSOR, TUPLE, ITEMS, FLOAT = "$tensor", "$tuple", "$items", "$float"
 
 
@@ -105,18 +107,22 @@ def is_sharded(acc: Accelerator, model: nn.Module) -> bool:
     return sharded or acc.distributed_type == DistributedType.FSDP
 
 
-def refuse_deepspeed(acc: Accelerator) -> None:
-    """Raise UserError under DeepSpeed: its ZeRO state can be saved only by its own pickles, which are not read here."""
+def refuse_unsaveable(acc: Accelerator) -> None:
+    """Raise UserError where a checkpoint cannot be had without pickle (DeepSpeed) or without a second way (FSDP 1)."""
     if acc.distributed_type == DistributedType.DEEPSPEED:
         raise UserError(
             "DeepSpeed was chosen, whose sharded optimiser state can only be saved as pickle: use"
             " accelerate_configs/fsdp2.yaml for a resumable run, or --save_every 0 to train without checkpoints"
             " (the final weights are still exported)"
         )
+    if acc.distributed_type == DistributedType.FSDP and not acc.is_fsdp2:
+        raise UserError(
+            "FSDP version 1 was chosen, expected version 2: set `fsdp_version: 2`, as in accelerate_configs/fsdp2.yaml"
+        )
 
 
 def gather_weights(acc: Accelerator, model: nn.Module) -> Tensors:
-    """Full weights by name. Collective under FSDP and ZeRO; there only the main process gets them, others an empty dict."""
+    """Full weights by name on the main process, an empty dict on the others. Collective under FSDP and ZeRO."""
     if acc.distributed_type == DistributedType.DEEPSPEED:
         state = acc.get_state_dict(model)
     elif is_sharded(acc, model):
@@ -144,7 +150,9 @@ def gather_optimizer(acc: Accelerator, model: nn.Module, optimizer) -> tuple[dic
 
 def parameter_names(acc: Accelerator, model: nn.Module, inner: torch.optim.Optimizer) -> list[str]:
     """Names in the order of the optimiser's own numbering; one that is not of the model is named by its place."""
-    names = {id(parameter): name for name, parameter in bare_model(acc, model).named_parameters()}
+    named = bare_model(acc, model).named_parameters()
+    # Activation checkpointing and torch.compile put a module of their own into the path; state dicts leave it out.
+    names = {id(parameter): WRAPPERS.sub("", name) for name, parameter in named}
     parameters = [parameter for group in inner.param_groups for parameter in group["params"]]
     return [names.get(id(parameter), f"#{index}") for index, parameter in enumerate(parameters)]
 
@@ -162,7 +170,7 @@ def _rename(state: dict, names: list[str]) -> dict:
 
 
 def check_weights(expected: nn.Module, found: Tensors, path) -> None:
-    """Names, shapes and types against the model, before anything is copied. Raises UserError at the first difference."""
+    """Names, shapes and types against the model, before anything is copied. Raises UserError, naming a difference."""
     wanted = expected.state_dict()
     missing, extra = sorted(set(wanted) - set(found)), sorted(set(found) - set(wanted))
     if missing or extra:
