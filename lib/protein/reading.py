@@ -9,7 +9,10 @@ import zlib
 from pathlib import Path
 
 from lib.errors import UserError
-from lib.protein.reading_backbone import read_text
+from lib.protein.atom_table import Unusable
+from lib.protein.reading_backbone import backbone_chains
+from lib.protein.reading_cif import read_cif
+from lib.protein.reading_pdb import read_pdb
 from lib.protein.structure import REASONS, Chain, FileResult, ReadOptions, Rejection
 
 __all__ = [
@@ -108,7 +111,16 @@ def read_bytes(data: bytes, file: str, options: ReadOptions | None = None) -> Fi
         result.reject("unreadable", f"damaged gzip stream: {error}")
         return result
     try:
-        read_text(text, structure_format(Path(file)) or "pdb", file_stem(file), result, options)
-    except (ValueError, RuntimeError) as error:
-        result.reject("unreadable", " ".join(str(error).split())[:200])
+        table = read_cif(text) if _is_cif(text, file) else read_pdb(text)
+        backbone_chains(table, file_stem(file), result, options)
+    except Unusable as refusal:
+        result.reject(refusal.reason, refusal.detail)
     return result
+
+
+def _is_cif(text: bytes, file: str) -> bool:
+    """By the file's name, unless the content says otherwise (downloads under a wrong name)."""
+    start = text[:4096].lstrip()
+    if structure_format(Path(file)) == "cif":
+        return not start.startswith((b"HEADER ", b"ATOM  ", b"REMARK ", b"CRYST1 ", b"MODEL "))
+    return start.startswith((b"data_", b"loop_"))

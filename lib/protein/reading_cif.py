@@ -1,0 +1,312 @@
+"""mmCIF text to an AtomTable.
+
+The atom table is the bulk of a file and is split into tokens by columns; the categories before it go through gemmi's CIF
+grammar. Text that the splitting cannot take (quoted blanks, text fields, no loop) goes through gemmi as a whole.
+Order comes from label_seq, the names that users type from auth_asym, auth_seq and the insertion code (PDBx/mmCIF v5).
+"""
+
+from __future__ import annotations
+
+import re
+
+import gemmi
+import numpy as np
+
+from lib.protein.atom_table import (
+    BLANK,
+    NOT_STATED,
+    POLYMER,
+    AtomTable,
+    Unusable,
+    backbone_kinds,
+    entry_id,
+    run_starts,
+)
+from lib.protein.text_columns import Column, TextColumns, pack
+
+SITE = "_atom_site."
+NULLS = np.array([pack("."), pack("?")], np.uint64)
+HETATM = np.uint64(pack("HETATM"))
+LOOP_ENDS = (b"\n#", b"\nloop_", b"\n_", b"\ndata_", b"\nsave_")
+# what is needed -> tags in order of preference
+TAGS = {
+    "atom": ("label_atom_id", "auth_atom_id"),
+    "residue": ("label_comp_id", "auth_comp_id"),
+    "asym": ("label_asym_id", "auth_asym_id"),
+    "chain": ("auth_asym_id", "label_asym_id"),
+    "number": ("auth_seq_id", "label_seq_id"),
+    "sequence": ("label_seq_id",),
+    "x": ("cartn_x",),
+    "y": ("cartn_y",),
+    "z": ("cartn_z",),
+    "altloc": ("label_alt_id",),
+    "insertion": ("pdbx_pdb_ins_code",),
+    "occupancy": ("occupancy",),
+    "b_factor": ("b_iso_or_equiv",),
+    "model": ("pdbx_pdb_model_num",),
+    "entity": ("label_entity_id",),
+    "group": ("group_pdb",),
+    "id": ("id",),
+}
+REQUIRED = ("atom", "residue", "asym", "number", "x", "y", "z")
+PEPTIDE_LIKE = ("", "other", "cyclic-pseudo-peptide")  # entity_poly.type; residue names decide later
+PREDICTION = re.compile(rb"_ma_qa_metric\.name\s+'?plddt|AlphaFoldDB|^_entry\.id\s+'?AF-|\bpLDDT\b", re.MULTILINE | re.IGNORECASE)
+
+
+def read_cif(text: bytes) -> AtomTable:
+    """Atoms of the first model. Raises Unusable with a named reason."""
+    if not text.strip():
+        raise Unusable("empty", "no text")
+    site = _split_site(text)
+    if site is None:
+        table, block, outside = _parsed_site(text)
+    else:
+        table, (begin, end) = site
+        outside = text[:begin]
+        # Depositors' tools may put the entity categories behind the atoms.
+        if b"\n_entity" not in outside and b"\n_entity" in text[end:]:
+            outside += text[end:]
+        block = _document(outside)[0]
+    missing = [TAGS[key][0] for key in REQUIRED if key not in table]
+    if "model" not in table and "id" not in table:
+        missing += ["id", "pdbx_PDB_model_num"]
+    if missing:
+        raise Unusable("missing_ids", f"_atom_site has no {', '.join(missing)}")
+    return _table(table, block, PREDICTION.search(outside) is not None)
+
+
+def _document(text: bytes) -> gemmi.cif.Document:
+    try:
+        document = gemmi.cif.read_string(text)
+    except (ValueError, RuntimeError) as error:
+        message = " ".join(str(error).split())
+        reason = "cut_record" if "Wrong number of values in the loop" in message else "unreadable"
+        raise Unusable(reason, message[:200]) from None
+    if not len(document):
+        raise Unusable("unreadable", "no data block")
+    return document
+
+
+def _split_site(text: bytes) -> tuple[dict[str, Column], tuple[int, int]] | None:
+    """Columns of the atom table by plain splitting, and its place in the text; None where that is not safe."""
+    tag = text.find(b"\n" + SITE.encode())
+    loop = text.rfind(b"loop_", 0, tag) if tag >= 0 else -1
+    if loop < 0 or text[loop + 5 : tag].strip() or (loop and text[loop - 1 : loop] not in (b"\n", b" ")):
+        return None
+    position, tags = tag + 1, []
+    while text[position : position + 1] == b"_":
+        line_end = text.find(b"\n", position)
+        line = text[position : line_end if line_end >= 0 else len(text)].decode("latin-1").split()
+        if len(line) != 1 or not line[0].lower().startswith(SITE) or line_end < 0:
+            return None
+        tags.append(line[0].lower()[len(SITE) :])
+        position = line_end + 1
+    ends = [place for mark in LOOP_ENDS if (place := text.find(mark, position - 1)) >= 0]
+    end = min(ends) + 1 if ends else len(text)
+    columns = TextColumns(text[position:end])
+    tokens = _tokens(columns, len(tags))
+    if tokens is None:
+        return None
+    starts, stops = tokens
+    return _choose({name: Column(columns, starts[:, i], stops[:, i]) for i, name in enumerate(tags)}), (loop, end)
+
+
+def _tokens(columns: TextColumns, width: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """Starts and ends (rows, width) of blank-separated tokens; None where quoting makes this unsafe."""
+    text = columns.text
+    blank = columns.bytes[: len(text) + 1] <= ord(" ")
+    edges = np.flatnonzero(blank[1:] != blank[:-1]) + 1
+    if len(text) and not blank[0]:
+        edges = np.concatenate(([0], edges))
+    starts, stops = edges[0::2], edges[1::2]
+    if not len(starts) or len(starts) % width or text.startswith(b";") or b"\n;" in text or b" #" in text:
+        return None
+    if b"'" in text or b'"' in text:
+        first, last = columns.bytes[starts], columns.bytes[stops - 1]
+        quoted = (first == ord("'")) | (first == ord('"'))
+        if (quoted & ((first != last) | (stops - starts < 2))).any():
+            return None
+        starts, stops = starts + quoted, stops - quoted
+    return starts.reshape(-1, width), stops.reshape(-1, width)
+
+
+def _parsed_site(text: bytes) -> tuple[dict[str, Column], gemmi.cif.Block, bytes]:
+    """Columns of the atom table through gemmi's parser, for any legal CIF."""
+    for block in _document(text):
+        names = [tag for item in block for tag in _tags_of(item) if tag.lower().startswith(SITE)]
+        if names:
+            break
+    else:
+        raise Unusable("empty", "no _atom_site category")
+    rows = block.find(names)
+    found = {}
+    for name, values in zip(names, zip(*([gemmi.cif.as_string(v) or "." for v in row] for row in rows), strict=True)):
+        encoded = [value.encode("latin-1", "replace") for value in values]
+        stops = np.cumsum([len(value) + 1 for value in encoded]) - 1
+        starts = stops - [len(value) for value in encoded]
+        found[name.lower()[len(SITE) :]] = Column(TextColumns(b"\n".join(encoded)), starts, stops)
+    if not found:
+        raise Unusable("empty", "the _atom_site table has no rows")
+    return _choose(found), block, text
+
+
+def _tags_of(item) -> list[str]:
+    if item.loop is not None:
+        return list(item.loop.tags)
+    return [item.pair[0]] if item.pair is not None else []
+
+
+def _choose(columns: dict[str, Column]) -> dict[str, Column]:
+    chosen = {}
+    for key, tags in TAGS.items():
+        for tag in tags:
+            if tag in columns:
+                chosen[key] = columns[tag]
+                break
+    return chosen
+
+
+def _table(site: dict[str, Column], block: gemmi.cif.Block, is_plddt: bool) -> AtomTable:
+    """AtomTable of the first model from the token columns."""
+    rows, models = _first_model_rows(site)
+    polypeptides, others = _polymer_entities(block)
+    stated = _stated_sequence(site, rows)
+    if stated is not None:
+        rows = rows[stated]
+        if (polypeptides or others) and "entity" in site:
+            entity = site["entity"].take(rows).words()
+            rows = rows[np.isin(entity, np.array([pack(name) for name in polypeptides], np.uint64))]
+    if not len(rows):
+        raise Unusable("no_protein", "no atom of a polypeptide entity")
+    order_key = "sequence" if stated is not None else "number"
+    keys = [site["asym"], site[order_key]] + ([] if stated is not None else _present(site, "insertion"))
+    changed = np.zeros(len(rows) - 1, bool)
+    for column in keys:
+        changed |= _differs(column.take(rows))
+    first_rows = rows[run_starts(changed)]
+    run_of_row = np.cumsum(np.concatenate(([0], changed)))
+
+    kinds = backbone_kinds(site["atom"].take(rows).words())
+    atoms = np.flatnonzero(kinds < 4)
+    atom_rows = rows[atoms]
+    chain, asym_names, chain_first = _codes(site["asym"].take(first_rows))
+    chain_names = site["chain"].take(first_rows[chain_first]).texts()
+    number = _numbers(site["number"].take(first_rows), "auth_seq_id")
+    sequence = _numbers(site["sequence"].take(first_rows), "label_seq_id") if stated is not None else number
+    insertion = _characters(site, "insertion", first_rows)
+    identity = sequence.astype(np.int64) * 256 + (0 if stated is not None else insertion)
+    het = site["group"].take(first_rows).words() == HETATM if "group" in site else np.zeros(len(first_rows), bool)
+    residue = site["residue"]
+    listed = _listed_residues(block)
+    entities = site["entity"].take(first_rows[chain_first]).texts() if "entity" in site else [""] * len(asym_names)
+    return AtomTable(
+        chain=chain,
+        identity=identity,
+        number=number,
+        insertion=insertion,
+        name=residue.take(first_rows).words(),
+        het=het,
+        polymer=np.full(len(first_rows), NOT_STATED if stated is None else POLYMER, np.int8),
+        atom_run=run_of_row[atoms],
+        atom_kind=kinds[atoms],
+        altloc=_characters(site, "altloc", atom_rows),
+        atom_residue_name=residue.take(atom_rows).words(),
+        occupancy=_optional_numbers(site, "occupancy", atom_rows, 1.0),
+        b_factor=_optional_numbers(site, "b_factor", atom_rows, 0.0),
+        coordinates=np.stack([site[axis].take(atom_rows).numbers() for axis in "xyz"], axis=1),
+        chain_names=chain_names,
+        chain_keys=asym_names,
+        listed=[listed.get(entity, 0) for entity in entities],
+        entry=entry_id(gemmi.cif.as_string(block.find_value("_entry.id") or "")) or entry_id(block.name),
+        is_plddt=is_plddt,
+        ordered=stated is not None,
+        counts={"models_dropped": models - 1, "other_polymer_chains": _other_chains(block, others)},
+    )
+
+
+def _first_model_rows(site: dict[str, Column]) -> tuple[np.ndarray, int]:
+    """Row numbers of the first model, and the number of models."""
+    if "model" not in site:
+        return np.arange(len(site["atom"].starts)), 1
+    model = site["model"].words()
+    return np.flatnonzero(model == model[0]), len(np.unique(model[run_starts(model[1:] != model[:-1])]))
+
+
+def _stated_sequence(site: dict[str, Column], rows: np.ndarray) -> np.ndarray | None:
+    """bool (rows,): the row has a label_seq, so belongs to a polymer. None if no row has one."""
+    if "sequence" not in site:
+        return None
+    stated = ~np.isin(site["sequence"].take(rows).words(), NULLS)
+    return stated if stated.any() else None
+
+
+def _polymer_entities(block: gemmi.cif.Block) -> tuple[list[str], list[str]]:
+    """Entity ids of polypeptides and of other polymers; both empty where the file does not say."""
+    polypeptides, others = [], []
+    for row in block.find("_entity_poly.", ["entity_id", "type"]):
+        kind = gemmi.cif.as_string(row[1]).lower()
+        (polypeptides if kind.startswith("polypeptide") or kind in PEPTIDE_LIKE else others).append(row.str(0))
+    return polypeptides, others
+
+
+def _other_chains(block: gemmi.cif.Block, entities: list[str]) -> int:
+    return sum(row.str(0) in entities for row in block.find("_struct_asym.", ["entity_id"]))
+
+
+def _listed_residues(block: gemmi.cif.Block) -> dict[str, int]:
+    """Length of the sequence of each entity (microheterogeneous positions once)."""
+    positions: dict[str, set[str]] = {}
+    for row in block.find("_entity_poly_seq.", ["entity_id", "num"]):
+        positions.setdefault(row.str(0), set()).add(row[1])
+    return {entity: len(numbers) for entity, numbers in positions.items()}
+
+
+def _present(site: dict[str, Column], key: str) -> list[Column]:
+    return [site[key]] if key in site else []
+
+
+def _differs(column: Column) -> np.ndarray:
+    """bool (rows - 1,): the token differs from the one before."""
+    if column.exceeds_word():
+        texts = column.texts()
+        return np.array([a != b for a, b in zip(texts, texts[1:], strict=False)], bool)
+    words = column.words()
+    return words[1:] != words[:-1]
+
+
+def _codes(column: Column) -> tuple[np.ndarray, list[str], list[int]]:
+    """Codes in order of first appearance, the distinct texts, and the row of the first appearance of each."""
+    starts = run_starts(_differs(column))
+    texts = column.take(starts).texts()
+    code_of: dict[str, int] = {}
+    first = []
+    for text, row in zip(texts, starts.tolist(), strict=True):
+        if text not in code_of:
+            code_of[text] = len(code_of)
+            first.append(row)
+    lengths = np.diff(np.concatenate((starts, [len(column.starts)])))
+    return np.repeat([code_of[text] for text in texts], lengths), list(code_of), first
+
+
+def _numbers(column: Column, tag: str) -> np.ndarray:
+    values = column.numbers()
+    if not np.isfinite(values).all():
+        bad = column.take(np.flatnonzero(~np.isfinite(values))[:1]).texts()[0]
+        raise Unusable("missing_ids", f"_atom_site.{tag} {bad!r} is no number")
+    return values.astype(np.int32)
+
+
+def _optional_numbers(site: dict[str, Column], key: str, rows: np.ndarray, absent: float) -> np.ndarray:
+    if key not in site:
+        return np.full(len(rows), absent)
+    values = site[key].take(rows).numbers()
+    values[np.isnan(values)] = absent
+    return values
+
+
+def _characters(site: dict[str, Column], key: str, rows: np.ndarray) -> np.ndarray:
+    """uint8 first character of the token, BLANK for none."""
+    if key not in site:
+        return np.full(len(rows), BLANK, np.uint8)
+    words = site[key].take(rows).words()
+    return np.where(np.isin(words, NULLS), BLANK, words & np.uint64(0xFF)).astype(np.uint8)
