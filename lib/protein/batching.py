@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lib.errors import UserError
+from lib.protein.cache_format import Block
+from lib.protein.cache_store import assemble
 from lib.protein.split import Unit
 from lib.seeds import derive, numpy_generator
 
@@ -143,23 +145,27 @@ def eval_shares(units: Sequence[Unit], processes: int) -> list[list[Unit]]:
 
 
 def load_unit(store, unit: Unit, crop: Crop | None = None) -> dict[str, np.ndarray]:
-    """Arrays of one unit, in the file's frame shifted by a common centre.
+    """Arrays of one unit of a ChainStore: see `unit_arrays`."""
+    return unit_arrays([store.locate(row) for row in unit.rows], crop)
+
+
+def unit_arrays(chains: Sequence[tuple[Block, int]], crop: Crop | None = None) -> dict[str, np.ndarray]:
+    """Arrays of chains of one file given as (block, row), in the frame of the file shifted by a common centre.
 
     coordinates float32 (residues, 4, 3) in angstrom, absent atoms 0; present uint8 (residues,) bits 0..3 = N, CA, C, O;
     aa uint8 (residues,); chain int16 (residues,) index in the unit; position int32 (residues,) index along the chain
     from 0 (a crop leaves jumps); confidence uint8 (residues,).
     """
-    rows = unit.rows
-    lengths = [len(store.aa(row)) for row in rows]
+    lengths = [int(block.lengths[row]) for block, row in chains]
     arrays = {
-        "coordinates": store.chain_batch(rows),
-        "present": np.concatenate([store.present(row) for row in rows]),
-        "aa": np.concatenate([store.aa(row) for row in rows]),
-        "chain": np.repeat(np.arange(len(rows), dtype=np.int16), lengths),
+        "coordinates": assemble(chains),
+        "present": np.concatenate([block.present(row) for block, row in chains]),
+        "aa": np.concatenate([block.aa(row) for block, row in chains]),
+        "chain": np.repeat(np.arange(len(chains), dtype=np.int16), lengths),
         "position": np.concatenate([np.arange(length, dtype=np.int32) for length in lengths]),
-        "confidence": np.concatenate([store.confidence(row) for row in rows]),
+        "confidence": np.concatenate([block.confidence(row) for block, row in chains]),
     }
-    if crop is None or crop.length >= unit.length:
+    if crop is None or crop.length >= sum(lengths):
         return arrays
     keep = nearest_residues(arrays["coordinates"], arrays["present"], crop)
     return {name: array[keep] for name, array in arrays.items()}

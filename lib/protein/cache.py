@@ -24,7 +24,16 @@ from lib.errors import UserError
 from lib.protein.cache_format import encode_block, rows_of_source
 from lib.protein.cache_index import INDEX, SHARDS, DamagedCache, Index, OtherVersion, read_index, write_index
 from lib.protein.cache_reading import Encoded, content_fingerprint, merged, read_in_blocks, source_record
-from lib.protein.cache_shards import SHARD_BYTES, TEMPORARY, Shard, ShardWriter, damage, disk_error, read_blocks
+from lib.protein.cache_shards import (
+    BLOCK_BYTES,
+    SHARD_BYTES,
+    TEMPORARY,
+    Shard,
+    ShardWriter,
+    damage,
+    disk_error,
+    read_blocks,
+)
 from lib.protein.cache_store import ChainStore
 from lib.protein.homology import cluster_sequences
 from lib.protein.reading import ReadOptions, find_structure_files
@@ -191,9 +200,11 @@ class _Build:
     def read(self, workers: int, shard_bytes: int, flush_s: float) -> None:
         """Parse the files that no shard holds; each shard is safe on disk as soon as it is full."""
         fresh = [record for file, record in self.wanted.items() if file not in self.known]
+        if self.options.strict:
+            _stop_at_rejection(self._sources())
         if self.known and fresh:
             self.log(f"cache: {len(self.known)} files unchanged, {len(fresh)} to read")
-        blocks = read_in_blocks(fresh, self.root, self.options, workers)
+        blocks = read_in_blocks(fresh, self.root, self.options, workers, min(BLOCK_BYTES, shard_bytes))
         self._write(blocks, ShardWriter(self.folder, shard_bytes=shard_bytes, flush_s=flush_s))
 
     def _write(self, blocks: Iterable[Encoded], writer: ShardWriter) -> None:
@@ -224,7 +235,10 @@ class _Build:
             del self.shards[name], self.records_in[name]
         for record in moved:
             del self.known[record["file"]]
-        self._write(merged(parts), ShardWriter(self.folder, shard_bytes=shard_bytes, flush_s=float("inf")))
+        self._write(
+            merged(parts, min(BLOCK_BYTES, shard_bytes)),
+            ShardWriter(self.folder, shard_bytes=shard_bytes, flush_s=float("inf")),
+        )
 
     def _parts(self, records: list[dict]) -> Iterator[Encoded]:
         """The rows of each record as a block of its own."""

@@ -50,18 +50,20 @@ def source_record(path: Path, root: Path) -> dict:
     return {"file": path.relative_to(root).as_posix(), "size": status.st_size, "mtime_ns": status.st_mtime_ns}
 
 
-def read_in_blocks(records: list[dict], root: Path, options: ReadOptions, workers: int) -> Iterator[Encoded]:
-    """Encoded blocks of about BLOCK_BYTES, in the order of `records`, with the completed record of each file.
+def read_in_blocks(
+    records: list[dict], root: Path, options: ReadOptions, workers: int, block_bytes: int = BLOCK_BYTES
+) -> Iterator[Encoded]:
+    """Encoded blocks of about `block_bytes`, in the order of `records`, with the completed record of each file.
 
     The blocks are the same for any number of workers.
     """
     tasks = [records[start : start + FILES_PER_TASK] for start in range(0, len(records), FILES_PER_TASK)]
     if workers <= 1 or sum(record["size"] for record in records) < BYTES_FOR_WORKERS:
-        return merged(_encode_task(task, root, options) for task in tasks)
-    return merged(_from_workers(tasks, root, options, min(workers, len(tasks))))
+        return merged((_encode_task(task, root, options) for task in tasks), block_bytes)
+    return merged(_from_workers(tasks, root, options, min(workers, len(tasks))), block_bytes)
 
 
-def merged(parts: Iterable[Encoded], block_bytes: int = BLOCK_BYTES) -> Iterator[Encoded]:
+def merged(parts: Iterable[Encoded], block_bytes: int) -> Iterator[Encoded]:
     """Join small blocks until they reach `block_bytes`."""
     waiting: list[Encoded] = []
     size = 0
@@ -129,24 +131,21 @@ class _Worker:
         answer = self._answer()
         if answer is not None:
             return answer
-        if len(task) > 1:
-            answer = merge_blocks([self._alone(record) for record in task])
-        else:
-            answer = self._lost(task[0])
         self._restart()
+        answer = merge_blocks([self._alone(record) for record in task])
         for later in self.waiting:
             self._write(later)
         return answer
 
     def _alone(self, record: dict) -> Encoded:
-        self._restart()
+        """One file of a task on which the process died."""
         self._write([record])
         answer = self._answer()
-        return answer if answer is not None else self._lost(record)
-
-    def _lost(self, record: dict) -> Encoded:
+        if answer is not None:
+            return answer
         result = FileResult(record["file"])
         result.reject("unreadable", f"the reading process ended on this file (exit code {self.process.wait()})")
+        self._restart()
         return encode_block([], []), [_completed(record, result)]
 
     def _answer(self) -> Encoded | None:

@@ -136,10 +136,16 @@ def damage(path: Path, shard: Shard | None = None, check: str = "full") -> str:
         return f"not an Arrow file: {str(error).splitlines()[0]}"
 
 
-def read_blocks(path: Path, *, mapped: bool = True) -> Iterator[tuple[Block, list[dict]]]:
-    """Blocks of a shard with their sources; `mapped` gives views of the file, else each block is read into memory."""
-    source = pa.memory_map(str(path)) if mapped else pa.OSFile(str(path), "rb")
-    reader = pa.ipc.open_file(source)
+def read_blocks(path: Path) -> Iterator[tuple[Block, list[dict]]]:
+    """Blocks of a memory-mapped shard, each with the records of its source files."""
+    reader = pa.ipc.open_file(pa.memory_map(str(path)))
     for index in range(reader.num_record_batches):
         batch, metadata = reader.get_batch_with_custom_metadata(index)
         yield Block(batch), unpack_sources(metadata)
+
+
+def load_block(path: Path, index: int) -> tuple[Block, list[dict]]:
+    """One block read into memory of its own, which is free again when the block is dropped."""
+    with pa.OSFile(str(path), "rb") as source:
+        batch, metadata = pa.ipc.open_file(source).get_batch_with_custom_metadata(index)
+    return Block(batch), unpack_sources(metadata)

@@ -144,7 +144,11 @@ class ChainStore:
         The frame is that of the file, shifted by one common centre, so that the chains stand to each other as they do
         in the file.
         """
-        return assemble([(self._block_of[row], self._row_of[row]) for row in rows])
+        return assemble([self.locate(row) for row in rows])
+
+    def locate(self, row: int) -> tuple[Block, int]:
+        """The block that holds a chain and its row there."""
+        return self._block_of[row], self._row_of[row]
 
 
 def assemble(chains: Sequence[tuple[Block, int]]) -> np.ndarray:
