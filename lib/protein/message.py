@@ -1,11 +1,11 @@
 """The edge computation of a message layer as one differentiable function, in blocks that stay in cache.
 
-For an edge i <- j with state e_ij, node terms a_i and t_j:
+For an edge i <- j with state e_ij, node terms a_i and t_j, and g the GELU:
 
-    p_ij = W_e e_ij + a_i + t_j
-    q_ij = W_2 g(p_ij) + b_2
-    s_i  = sum_j g(q_ij)                      message sum; its output projection is applied by the caller, per node
-    e'_ij = e_ij + W_4 g(q_ij) + b_4          only where the layer updates its edges
+    p_ij  = W_e e_ij + a_i + t_j
+    q_ij  = W_2 g(p_ij) + b_2
+    s_i   = sum_j g(q_ij)                 message sum; its output projection is applied by the caller, per node
+    e'_ij = e_ij + W_4 g(q_ij) + b_4      only where the layer updates its edges
 
 W_e, a_i and t_j are the parts of one linear layer over the concatenation [e_ij, h_i, h_j], split so that the node parts
 are computed once per node. Written out by hand because PyTorch's composition of the same operations moves each
@@ -25,20 +25,28 @@ CPU_BLOCK_EDGES = 4096
 class Gather:
     """Which row of the node-term table every edge reads, and the same by row for the backward sum.
 
-    index: (residues, slots); order: (edges,) edges sorted by row; offsets: (rows,) start of each row in `order`.
+    index: (residues, slots); order: (edges,) edges sorted by row; offsets: (rows,) start of each row in `order`;
+    valid: (residues, slots) bool, None = all.
     """
 
     index: Tensor
     order: Tensor
     offsets: Tensor
-    valid: Tensor | None  # (residues, slots) bool; None = all
+    valid: Tensor | None
+
+    def blocks(self):
+        """(first residue, last + 1, edges of these residues as a slice): all at once on an accelerator."""
+        residues, slots = self.index.shape
+        step = block_residues(residues, slots, self.index.device)
+        for lo in range(0, residues, step):
+            hi = min(lo + step, residues)
+            yield lo, hi, slice(lo * slots, hi * slots)
 
 
 def make_gather(index: Tensor, rows: int, valid: Tensor | None) -> Gather:
     """Sort the edges by the table row they read. index: (residues, slots) int64 in 0..rows-1."""
-    flat = index.reshape(-1)
-    sorted_rows, order = flat.sort(stable=True)
-    offsets = torch.searchsorted(sorted_rows, torch.arange(rows, device=flat.device))
+    sorted_rows, order = index.reshape(-1).sort(stable=True)
+    offsets = torch.searchsorted(sorted_rows, torch.arange(rows, device=index.device))
     return Gather(index, order, offsets, valid)
 
 
@@ -47,82 +55,96 @@ def block_residues(residues: int, slots: int, device: torch.device) -> int:
     return residues if device.type != "cpu" else max(1, CPU_BLOCK_EDGES // slots)
 
 
+def _pre_activations(edges, own, table, index, w_edge, w_2, b_2, p, q) -> None:
+    """Fill p and q (edges, hidden) of one block; own (residues, hidden), index (residues, slots)."""
+    residues, slots = index.shape
+    torch.mm(edges, w_edge, out=p)
+    p += table.index_select(0, index.reshape(-1))
+    p.view(residues, slots, -1).add_(own[:, None])
+    torch.addmm(b_2, functional.gelu(p), w_2, out=q)
+
+
+def _message(q: Tensor, valid: Tensor | None) -> Tensor:
+    """g(q), zero in slots that no neighbour fills; (edges, hidden)."""
+    message = functional.gelu(q)
+    return message if valid is None else _silence(message, valid)
+
+
+def _silence(values: Tensor, valid: Tensor) -> Tensor:
+    """Zero, in place, the rows of slots that no neighbour fills."""
+    return values.mul_(valid.reshape(-1, 1))
+
+
 class EdgeMessages(torch.autograd.Function):
-    """See the module docstring. Node terms and weights arrive in float32, edges in the compute type."""
+    """See the module docstring. Node terms and weights arrive in float32, edges in the compute type.
+
+    With `recompute`, backward computes p and q again instead of keeping them: two (edges, hidden) tensors less.
+    """
 
     @staticmethod
-    def forward(ctx, edges, own, table, gather, w_edge, w_2, b_2, w_4, b_4):
-        """edges (residues*slots, hidden); own (residues, hidden); table (rows, hidden); weights (in, out)."""
+    def forward(ctx, edges, own, table, gather, recompute, w_edge, w_2, b_2, w_4, b_4):
+        """edges (residues*slots, hidden); own (residues, hidden); table (rows, hidden); weights (in, out).
+
+        Returns s (residues, hidden) float32 and, where w_4 is given, e' like edges.
+        """
         dtype = edges.dtype
         residues, slots = gather.index.shape
-        hidden = edges.shape[1]
         own, table = own.to(dtype), table.to(dtype)
-        low = [None if w is None else w.to(dtype) for w in (w_edge, w_2, b_2, w_4, b_4)]
-        first, second = torch.empty_like(edges), torch.empty_like(edges)
-        total = own.new_empty(residues, hidden, dtype=torch.float32)
+        w_edge, w_2, b_2, w_4, b_4 = (None if w is None else w.to(dtype) for w in (w_edge, w_2, b_2, w_4, b_4))
+        first, second = (None, None) if recompute else (torch.empty_like(edges), torch.empty_like(edges))
+        total = edges.new_empty(residues, edges.shape[1], dtype=torch.float32)
         new_edges = None if w_4 is None else torch.empty_like(edges)
-        step = block_residues(residues, slots, edges.device)
-        for lo in range(0, residues, step):
-            hi = min(lo + step, residues)
-            span = slice(lo * slots, hi * slots)
-            p, q = first[span], second[span]
-            torch.mm(edges[span], low[0], out=p)
-            p += table.index_select(0, gather.index[lo:hi].reshape(-1))
-            p.view(hi - lo, slots, hidden).add_(own[lo:hi, None])
-            torch.addmm(low[2], functional.gelu(p), low[1], out=q)
-            message = functional.gelu(q)
-            if gather.valid is not None:
-                message.view(hi - lo, slots, hidden).mul_(gather.valid[lo:hi, :, None])
-            torch.sum(message.view(hi - lo, slots, hidden), 1, dtype=torch.float32, out=total[lo:hi])
+        for lo, hi, span in gather.blocks():
+            here = edges[span]
+            p, q = (torch.empty_like(here), torch.empty_like(here)) if recompute else (first[span], second[span])
+            _pre_activations(here, own[lo:hi], table, gather.index[lo:hi], w_edge, w_2, b_2, p, q)
+            message = _message(q, None if gather.valid is None else gather.valid[lo:hi])
+            torch.sum(message.view(hi - lo, slots, -1), 1, dtype=torch.float32, out=total[lo:hi])
             if new_edges is not None:
-                torch.addmm(edges[span], message, low[3], out=new_edges[span])
-                new_edges[span] += low[4]
+                torch.addmm(here, message, w_4, out=new_edges[span])
+                new_edges[span] += b_4
         ctx.gather = gather
-        ctx.table_rows = len(table)
-        ctx.has_update = w_4 is not None
-        saved = [edges, first, second, low[0], low[1]]
-        ctx.save_for_backward(*saved, *([low[3]] if ctx.has_update else []))
-        return (total, new_edges) if ctx.has_update else total
+        ctx.save_for_backward(edges, first, second, own, table, w_edge, w_2, b_2, w_4)
+        return total if new_edges is None else (total, new_edges)
 
     @staticmethod
     def backward(ctx, d_total, d_new_edges=None):
-        edges, first, second, w_edge, w_2, *rest = ctx.saved_tensors
-        gather = ctx.gather
-        dtype, hidden = edges.dtype, edges.shape[1]
+        edges, first, second, own, table, w_edge, w_2, b_2, w_4 = ctx.saved_tensors
+        gather, hidden, dtype = ctx.gather, edges.shape[1], edges.dtype
         residues, slots = gather.index.shape
         d_total = d_total.to(dtype)
-        d_new_edges = d_new_edges.contiguous() if ctx.has_update else None
+        d_new_edges = None if w_4 is None else d_new_edges.contiguous()
         d_first, d_edges = torch.empty_like(edges), torch.empty_like(edges)
-        d_own = d_total.new_empty(residues, hidden, dtype=torch.float32)
-        zeros = lambda *shape: edges.new_zeros(*shape, dtype=torch.float32)  # noqa: E731
-        d_w_edge, d_w_2, d_b_2 = zeros(hidden, hidden), zeros(hidden, hidden), zeros(hidden)
-        d_w_4, d_b_4 = (zeros(hidden, hidden), zeros(hidden)) if ctx.has_update else (None, None)
-        step = block_residues(residues, slots, edges.device)
-        for lo in range(0, residues, step):
-            hi = min(lo + step, residues)
-            span = slice(lo * slots, hi * slots)
-            p, q = first[span], second[span]
+        d_own = edges.new_empty(residues, hidden, dtype=torch.float32)
+        d_w_edge, d_w_2, d_w_4 = edges.new_zeros(3, hidden, hidden, dtype=torch.float32)
+        d_b_2, d_b_4 = edges.new_zeros(2, hidden, dtype=torch.float32)
+        for lo, hi, span in gather.blocks():
+            here, d_p = edges[span], d_first[span]
+            if first is None:
+                p, q = torch.empty_like(here), torch.empty_like(here)
+                _pre_activations(here, own[lo:hi], table, gather.index[lo:hi], w_edge, w_2, b_2, p, q)
+            else:
+                p, q = first[span], second[span]
+            valid = None if gather.valid is None else gather.valid[lo:hi]
             d_message = d_total[lo:hi, None].repeat(1, slots, 1).view(-1, hidden)
-            if ctx.has_update:
+            if w_4 is not None:
                 d_out = d_new_edges[span]
-                message = functional.gelu(q)
-                if gather.valid is not None:
-                    message.view(hi - lo, slots, hidden).mul_(gather.valid[lo:hi, :, None])
-                d_w_4 += message.t() @ d_out
+                d_w_4 += _message(q, valid).t() @ d_out
                 d_b_4 += d_out.sum(0, dtype=torch.float32)
-                d_message.addmm_(d_out, rest[0].t())
-            if gather.valid is not None:
-                d_message.view(hi - lo, slots, hidden).mul_(gather.valid[lo:hi, :, None])
+                d_message.addmm_(d_out, w_4.t())
+            if valid is not None:
+                _silence(d_message, valid)
             d_q = torch.ops.aten.gelu_backward(d_message, q)
             d_w_2 += functional.gelu(p).t() @ d_q
             d_b_2 += d_q.sum(0, dtype=torch.float32)
-            d_p = d_first[span]
             torch.ops.aten.gelu_backward.grad_input(d_q @ w_2.t(), p, grad_input=d_p)
-            d_w_edge += edges[span].t() @ d_p
+            d_w_edge += here.t() @ d_p
             torch.sum(d_p.view(hi - lo, slots, hidden), 1, dtype=torch.float32, out=d_own[lo:hi])
-            if ctx.has_update:
-                torch.addmm(d_out, d_p, w_edge.t(), out=d_edges[span])
-            else:
+            if w_4 is None:
                 torch.mm(d_p, w_edge.t(), out=d_edges[span])
+            else:
+                torch.addmm(d_out, d_p, w_edge.t(), out=d_edges[span])
         d_table = functional.embedding_bag(gather.order, d_first, gather.offsets, mode="sum").float()
-        return d_edges, d_own, d_table, None, d_w_edge, d_w_2, d_b_2, d_w_4, d_b_4
+        if w_4 is None:
+            d_w_4 = d_b_4 = None
+        return d_edges, d_own, d_table, None, None, d_w_edge, d_w_2, d_b_2, d_w_4, d_b_4

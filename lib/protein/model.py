@@ -121,13 +121,16 @@ class MessageLayer(nn.Module):
         self.feed_forward = FeedForward(hidden)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, h: Tensor, edges: Tensor, table: Tensor, gather: Gather) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, h: Tensor, edges: Tensor, table: Tensor, gather: Gather, recompute: bool
+    ) -> tuple[Tensor, Tensor]:
         """h (residues, hidden); edges (residues*slots, hidden); table (rows, hidden) -> the next h and edges."""
         result = EdgeMessages.apply(
             edges,
             self.own(h).float(),
             table.float(),
             gather,
+            recompute,
             self.edge,
             self.inner,
             self.inner_bias,
@@ -151,6 +154,7 @@ class ProteinModel(nn.Module):
         """background: (20,) log frequencies of the training residues, where the output bias starts."""
         super().__init__()
         self.config = config
+        self.recompute = False  # trade time for memory in backward; not part of the weights
         hidden = config.hidden_dim
         self.node_in = nn.Linear(NODE_FEATURES, hidden)
         self.edge_in = nn.Linear(EDGE_FEATURES, hidden, bias=False)
@@ -204,7 +208,7 @@ class ProteinModel(nn.Module):
         h = self.node_in(graph.nodes).float()
         edges = self._embed_edges(graph, dtype)
         for layer in self.encoder:
-            h, edges = layer(h, edges, layer.other(h), gather)
+            h, edges = layer(h, edges, layer.other(h), gather, self.recompute)
         return h, edges, gather
 
     def decode(self, h: Tensor, edges: Tensor, gather: Gather, aa: Tensor, order: Tensor) -> Tensor:
@@ -216,7 +220,7 @@ class ProteinModel(nn.Module):
         encoded, residue = h, self.residue_in(aa)
         for layer in self.decoder:
             table = layer.other(torch.cat((h + residue, encoded)))
-            h, _ = layer(h, edges, table, both)
+            h, _ = layer(h, edges, table, both, self.recompute)
         return self.logits_out(h).float()
 
     def logits(self, batch: Batch, order: Tensor) -> Tensor:

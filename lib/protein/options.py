@@ -11,13 +11,6 @@ from lib.protein.masking import OBJECTIVES, SCHEDULES, STRATEGIES, Objective
 from lib.protein.structure import ReadOptions
 
 ALIASES = {"save_dir": "output_dir", "use_discrete_diffusion": "discrete_diffusion"}
-LAUNCHER_FLAGS = {
-    "local_rank": "torchrun or accelerate launch sets it",
-    "world_size": "accelerate launch --num_processes N",
-    "master_addr": "accelerate launch --main_process_ip ADDRESS",
-    "master_port": "accelerate launch --main_process_port 0 (a free port) or torchrun --master_port N",
-    "gpu_ids": "accelerate launch --gpu_ids 0,1,2,3",
-}
 
 
 @dataclass
@@ -118,14 +111,6 @@ def _refuse(found: str, expected: str) -> None:
 def check_options(config: ProteinOptions) -> list[str]:
     """Raise UserError for a flag that could have no effect; return the log lines of what was decided."""
     asked, notes = config.explicit, []
-    for flag, instead in LAUNCHER_FLAGS.items():
-        if flag in asked and getattr(config, flag) not in (None, -1):
-            _refuse(f"--{flag} is the launcher's affair", f"use {instead}")
-    if config.device not in (None, "cpu"):
-        _refuse(
-            f"--device {config.device}",
-            "only cpu can be forced; choose devices with accelerate launch --gpu_ids or CUDA_VISIBLE_DEVICES",
-        )
     if config.num_heads != 8:
         _refuse(f"--num_heads {config.num_heads}", "the message-passing decoder has no heads; leave it out or give 8")
     if config.num_diffusion_steps != 1000:

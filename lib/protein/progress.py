@@ -1,0 +1,70 @@
+"""How far a run is: by steps, by minutes, by CPU minutes; and how it got there."""
+
+import math
+import time
+from dataclasses import asdict, dataclass
+
+from lib.protein.options import ProteinOptions
+
+
+@dataclass
+class Progress:
+    """The position of a run, saved with every checkpoint. Times are those of the main process."""
+
+    step: int = 0
+    epoch: int = 0
+    index: int = 0  # next step within the epoch
+    residues: int = 0
+    train_cpu_s: float = 0.0  # steps only, without evaluation and saving
+    train_wall_s: float = 0.0
+    share: float = 0.0  # of the run, 0..1, as agreed by all processes
+    best: float = math.inf  # validation loss in nats
+    best_step: int = -1
+    stale_epochs: int = 0
+
+    def to_dict(self) -> dict:
+        return asdict(self)
+
+
+class Budget:
+    """When to stop and where on the learning-rate curve a step lies."""
+
+    def __init__(self, config: ProteinOptions, steps_per_epoch: int):
+        by_epochs = config.epochs * steps_per_epoch
+        self.planned_steps = by_epochs if config.max_steps is None else min(config.max_steps, by_epochs)
+        self.max_steps = config.max_steps
+        self.max_wall_s = math.inf if config.max_minutes is None else 60 * config.max_minutes
+        self.max_cpu_s = math.inf if config.max_cpu_minutes is None else 60 * config.max_cpu_minutes
+        bound = 0.1
+        self.warmup = min(config.warmup_epochs * steps_per_epoch / max(self.planned_steps, 1), bound)
+
+    @property
+    def timed(self) -> bool:
+        """Whether the clock may end the run; then two runs are not step for step alike."""
+        return math.isfinite(self.max_wall_s) or math.isfinite(self.max_cpu_s)
+
+    def share(self, progress: Progress, wall_s: float) -> float:
+        """The share of the run that is done, 0..1: the largest of the shares of its limits."""
+        shares = (
+            progress.step / max(self.planned_steps, 1),
+            wall_s / self.max_wall_s,
+            progress.train_cpu_s / self.max_cpu_s,
+        )
+        return min(max(shares), 1.0)
+
+    def spent(self, progress: Progress) -> bool:
+        return progress.share >= 1.0 or (self.max_steps is not None and progress.step >= self.max_steps)
+
+
+class StepClock:
+    """Adds the CPU and wall seconds of the block to a Progress."""
+
+    def __init__(self, progress: Progress):
+        self.progress = progress
+
+    def __enter__(self) -> None:
+        self._cpu, self._wall = time.process_time(), time.monotonic()
+
+    def __exit__(self, *_) -> None:
+        self.progress.train_cpu_s += time.process_time() - self._cpu
+        self.progress.train_wall_s += time.monotonic() - self._wall

@@ -1,0 +1,42 @@
+"""Random backbones for tests: not physical, but with every bond of a chain below the break distance."""
+
+import numpy as np
+import torch
+
+from lib.protein.model import Batch
+
+
+def random_unit(residues: int, seed: int, chains: int = 1) -> dict[str, np.ndarray]:
+    """Arrays as `load_unit` gives them."""
+    generator = np.random.default_rng(seed)
+    steps = generator.standard_normal((residues, 3))
+    ca = np.cumsum(3.8 * steps / np.linalg.norm(steps, axis=1, keepdims=True), axis=0)
+    n, c, o = (ca + 1.4 * _unit(generator.standard_normal((residues, 3))) for _ in range(3))
+    c[:-1] = ca[:-1] + 0.4 * (ca[1:] - ca[:-1]) + 0.1 * generator.standard_normal((residues - 1, 3))
+    n[1:] = ca[1:] - 0.4 * (ca[1:] - ca[:-1]) + 0.1 * generator.standard_normal((residues - 1, 3))
+    chain = np.sort(np.arange(residues) % chains).astype(np.int16)
+    position = np.concatenate([np.arange((chain == index).sum()) for index in range(chains)])
+    return {
+        "coordinates": np.stack((n, ca, c, o), axis=1).astype(np.float32),
+        "present": np.full(residues, 15, np.uint8),
+        "aa": generator.integers(0, 20, residues).astype(np.uint8),
+        "chain": chain,
+        "position": position.astype(np.int32),
+        "confidence": np.zeros(residues, np.uint8),
+    }
+
+
+def _unit(values: np.ndarray) -> np.ndarray:
+    return values / np.linalg.norm(values, axis=1, keepdims=True)
+
+
+def replace(batch: Batch, **changes) -> Batch:
+    names = ("coordinates", "present", "chain", "position", "aa", "unit_lengths", "names")
+    return Batch(**{name: changes.get(name, getattr(batch, name)) for name in names})
+
+
+def random_rotation(seed: int) -> torch.Tensor:
+    """A proper rotation (3, 3) in float32."""
+    q, r = torch.linalg.qr(torch.randn(3, 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64))
+    q = q * torch.sign(torch.diagonal(r))
+    return (q * torch.linalg.det(q)).float() if torch.linalg.det(q) < 0 else q.float()
