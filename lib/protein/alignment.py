@@ -218,7 +218,7 @@ class _State:
         rows = len(score)
         index, match, best = self.index[:rows], self.match[:rows], self.best[:rows]
         np.add(left, right, out=index)
-        np.take(table, index, out=match, mode="clip")  # clip: the only mode that writes into out without a buffer
+        table.take(index, out=match, mode="clip")  # clip: the only mode that writes into out without a buffer
         np.add(score, match, out=score)
         np.maximum(score, down, out=score)
         np.maximum(score, right_gap, out=score)
