@@ -1,6 +1,7 @@
 """What the ranks say to each other. Every function works the same with one process and no process group.
 
-All functions that take the Accelerator are collective: every rank calls them, in the same order, also with an empty share.
+All functions that take the Accelerator are collective: every rank calls them, in the same order, also with an empty
+share.
 """
 
 import contextlib
@@ -28,8 +29,8 @@ _SLOTS = 32
 def gather_rows(acc: Accelerator, rows: list) -> list:
     """The rows of all ranks as one list on every rank, rank 0 first. Empty shares are fine.
 
-    Raises TypeError on anything but a list: Accelerate's `gather_object` would turn a dict into its keys and a string into
-    its characters.
+    Raises TypeError on anything but a list: Accelerate's `gather_object` would turn a dict into its keys and a string
+    into its characters.
     """
     if type(rows) is not list:
         raise TypeError(f"gather_rows takes a list of rows, got {type(rows).__name__}; put the value in a list")
@@ -48,8 +49,8 @@ def global_sums(acc: Accelerator, values: dict[str, float]) -> dict[str, float]:
     digest = blake2b(json.dumps(names).encode(), digest_size=8).digest()
     words = [float(int.from_bytes(digest[i : i + 4], "little")) for i in (0, 4)]
     payload = words + numbers
-    # Ranks with different keys would reduce buffers of different lengths, which gloo answers with an abort: a round length
-    # lets the digest tell first.
+    # Ranks with different keys would reduce buffers of different lengths, which gloo answers with an abort: a round
+    # length lets the digest tell first.
     payload += [0.0] * (-len(payload) % _SLOTS)
     summed = torch.tensor(payload, dtype=torch.float64, device=acc.device)
     dist.all_reduce(summed)
@@ -81,8 +82,8 @@ def broadcast_value(acc: Accelerator, value):
 def split_balanced(costs: Sequence[int], parts: int) -> list[list[int]]:
     """Positions of `costs` in `parts` lists of nearly equal cost sums: the longest first, each to the lightest part.
 
-    Deterministic; positions ascend inside a part; parts are empty when there are fewer items than parts. The largest sum
-    is at most 4/3 of the best possible one (Graham 1969).
+    Deterministic; positions ascend inside a part; parts are empty when there are fewer items than parts. The largest
+    sum is at most 4/3 of the best possible one (Graham 1969).
     """
     if parts < 1:
         raise ValueError(f"split_balanced: parts must be at least 1, got {parts}")
@@ -119,7 +120,7 @@ def state_hash(module_or_state_dict) -> str:
 
 
 def assert_equal_across_ranks(acc: Accelerator, text: str, what: str) -> None:
-    """Raises RuntimeError on every rank unless `text` is the same on all; the message names the ranks of each variant."""
+    """Raises RuntimeError on every rank unless `text` is the same on all; the message names the ranks per variant."""
     variants: dict[str, list[int]] = {}
     for rank, value in enumerate(gather_rows(acc, [text])):
         variants.setdefault(value, []).append(rank)
@@ -132,9 +133,10 @@ def assert_equal_across_ranks(acc: Accelerator, text: str, what: str) -> None:
 def main_only_first(acc: Accelerator) -> Iterator[None]:
     """The main process runs the body first, then all the others do.
 
-    However long the body takes, the others wait: it is not a collective with a timeout, they listen to the main process's
-    heartbeat. When the body raises on the main process, every rank raises: the same UserError, or a RuntimeError with the
-    message. A main process without heartbeat for `acc.dist_timeout_s` (set by lib.launch.start, else 600 s) is given up.
+    However long the body takes, the others wait: it is not a collective with a timeout, they listen to the main
+    process's heartbeat. When the body raises on the main process, every rank raises: the same UserError, or a
+    RuntimeError with the message. A main process without heartbeat for `acc.dist_timeout_s` (set by lib.launch.start,
+    else 600 s) is given up.
     """
     if acc.num_processes == 1:
         yield

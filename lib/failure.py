@@ -1,7 +1,7 @@
 """One rank's error ends all ranks, with one message: what is printed, by whom, and with which exit code.
 
-The first rank that fails writes its message to the store that the launch shares; the others see it there, say nothing and
-leave with the same exit code. A rank that waits inside a collective is ended by a watching thread.
+The first rank that fails writes its message to the store that the launch shares; the others see it there, say nothing
+and leave with the same exit code. A rank that waits inside a collective is ended by a watching thread.
 """
 
 import atexit
@@ -31,8 +31,12 @@ _PEER_LOST = re.compile(
     r"Connection closed by peer|Connection reset by peer|Broken pipe|remote process exited|Socket closed"
     r"|NCCL communicator was aborted|recvValue failed|sendBytes failed|failed to recv|Failed to recv",
 )
-_TIMED_OUT = re.compile(r"[Tt]imed out (waiting|after)|Watchdog caught collective|[Ww]ait timeout|ran for \d+ milliseconds")
-_NO_MEMORY = re.compile(r"DefaultCPUAllocator|out of memory|can't allocate memory|Cannot allocate memory", re.IGNORECASE)
+_TIMED_OUT = re.compile(
+    r"[Tt]imed out (waiting|after)|Watchdog caught collective|[Ww]ait timeout|ran for \d+ milliseconds"
+)
+_NO_MEMORY = re.compile(
+    r"DefaultCPUAllocator|out of memory|can't allocate memory|Cannot allocate memory", re.IGNORECASE
+)
 _PORT_TAKEN = re.compile(r"EADDRINUSE|[Aa]ddress already in use")
 
 MEMORY_REMEDIES = ("batch_size", "max_tokens", "gradient_accumulation_steps", "precision", "recompute", "hidden_dim")
@@ -65,8 +69,8 @@ def describe(error: BaseException, config=None) -> Failure:
         waited = getattr(config, "dist_timeout", None)
         limit = "the collective timeout" if waited is None else f"--dist_timeout {waited:g} s"
         advice = (
-            f"error: waited longer than {limit} for another rank: it hangs or is far slower. The stack above shows where this "
-            "rank waited; raise --dist_timeout if the other one was only slow"
+            f"error: waited longer than {limit} for another rank: it hangs or is far slower. The stack above shows "
+            "where this rank waited; raise --dist_timeout if the other one was only slow"
         )
         return Failure(_stack(error) + advice, BUG)
     if _is_communication(error) and _PEER_LOST.search(message):
@@ -96,7 +100,8 @@ def _stack(error: BaseException) -> str:
 
 def _is_communication(error: BaseException) -> bool:
     return isinstance(error, (dist.DistError, dist.DistBackendError)) or (
-        isinstance(error, RuntimeError) and bool(re.search(r"gloo|NCCL|c10d|ProcessGroup|[Ss]tore|Connection", str(error)))
+        isinstance(error, RuntimeError)
+        and bool(re.search(r"gloo|NCCL|c10d|ProcessGroup|[Ss]tore|Connection", str(error)))
     )
 
 
@@ -135,6 +140,7 @@ def report(failure: Failure) -> int:
             if not failure.echo and first["text"] != failure.text:
                 last = failure.text.rstrip().splitlines()[-1]
                 print(f"rank {rank} failed too: {last}", file=sys.stderr, flush=True)
+            _tell_launcher(f"ended after rank {first['rank']} failed", int(time.time()) + 1)
             return first["code"]
         _print(failure, rank or None)
         store.set(_FIRST, json.dumps({"text": failure.text, "code": failure.code, "rank": rank}))
@@ -145,19 +151,23 @@ def report(failure: Failure) -> int:
 
 
 def _print(failure: Failure, rank: int | None) -> None:
-    text = failure.text if rank is None else re.sub(r"^error: ", f"error (rank {rank}): ", failure.text, flags=re.MULTILINE)
+    text = (
+        failure.text
+        if rank is None
+        else re.sub(r"^error: ", f"error (rank {rank}): ", failure.text, flags=re.MULTILINE)
+    )
     sys.stdout.flush()
     print(text, file=sys.stderr, flush=True)
-    _tell_launcher(text)
+    _tell_launcher(text, int(time.time()))
 
 
-def _tell_launcher(text: str) -> None:
-    """torchelastic shows the content of this file in its summary instead of "To enable traceback see ..."."""
+def _tell_launcher(text: str, timestamp: int) -> None:
+    """torchelastic's summary shows the content of this file and takes the earliest for the root cause."""
     path = os.environ.get("TORCHELASTIC_ERROR_FILE")
     if not path:
         return
     last = text.rstrip().splitlines()[-1]
-    details = {"py_callstack": last, "timestamp": str(int(time.time()))}
+    details = {"py_callstack": last, "timestamp": str(timestamp)}
     try:
         with open(path, "w", encoding="utf-8") as file:
             json.dump({"message": {"message": last, "extraInfo": details}}, file)

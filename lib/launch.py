@@ -1,18 +1,13 @@
-"""The launch room: builds the Accelerator of a world that is the one that was asked for, announces it, and ends it cleanly."""
+"""The launch room: builds the Accelerator of a world that is the one that was asked for, and ends it cleanly."""
 
 import contextlib
-import importlib.metadata
 import io
-import math
 import os
-import platform
 import shlex
 import socket
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from pathlib import Path
 from typing import NoReturn
 
 import torch
@@ -20,14 +15,14 @@ import torch.distributed as dist
 from accelerate import Accelerator
 from accelerate.utils import InitProcessGroupKwargs
 
+from lib.announce import announce, device_name, environment_facts, scaled_learning_rate
 from lib.args import config_dict, parse
 from lib.distributed import gather_rows
 from lib.errors import UserError
 from lib.failure import Failure, Watch, describe, report
 from lib.relaunch import replace_process
-from lib.world import TWO_ON_CPU, Hardware, LaunchRequest, World, decide, find_request, follow_launcher, see_hardware
+from lib.world import TWO_ON_CPU, LaunchRequest, World, decide, find_request, follow_launcher, see_hardware
 
-PACKAGES = ("torch", "accelerate", "transformers", "datasets", "safetensors", "numpy", "pyarrow")
 PRECISIONS = ("auto", "fp32", "bf16")
 # What may differ between the ranks' configurations.
 PER_RANK = ("local_rank",)
@@ -38,10 +33,11 @@ _watch: Watch | None = None
 def start(config, *, precision: str | None) -> Accelerator:
     """The Accelerator of this process, once the world is known to be the one that was asked for.
 
-    `precision` is "auto", "fp32", "bf16" or None (the launcher's word, else fp32). Uses `config.dist_timeout` (s) and, where
-    the trainer has them, the original's launch flags (`--ddp`, `--local_rank`, `--gpu_ids`, ...; see `check_flags`).
-    Raises UserError for a world whose processes do not know each other, devices that are not there, contradicting precision.
-    A launch of several processes of which Accelerate started one is started here, in place of this process.
+    `precision` is "auto", "fp32", "bf16" or None (the launcher's word, else fp32). Uses `config.dist_timeout` (s) and,
+    where the trainer has them, the original's launch flags (`--ddp`, `--local_rank`, `--gpu_ids`, ...; see
+    `check_flags`). Raises UserError for a world whose processes do not know each other, devices that are not there,
+    contradicting precision. A launch of several processes of which Accelerate started one is started here, in place of
+    this process.
     """
     global _watch
     environ = os.environ
@@ -70,22 +66,26 @@ def start(config, *, precision: str | None) -> Accelerator:
 
 
 def check_flags(config, environ: Mapping[str, str], world: World) -> list[str]:
-    """The original's own launch flags: accepted where they agree with the launcher, refused where they would be ignored.
+    """The original's own launch flags: accepted where they agree with the launcher, else refused, never ignored.
 
-    Returns log lines. Looks at `ddp`, `local_rank`, `world_size`, `master_addr`, `master_port`, `gpu_ids`, `device` if the
-    configuration has them and the user set them.
+    Returns log lines. Looks at `ddp`, `local_rank`, `world_size`, `master_addr`, `master_port`, `gpu_ids`, `device` if
+    the configuration has them and the user set them.
     """
     given = {name: getattr(config, name) for name in getattr(config, "explicit", ()) if hasattr(config, name)}
     command = f"accelerate launch --num_processes 2 {shlex.join(sys.argv[:1])} ..."
     notes = []
     if given.get("ddp"):
         if world.processes < 2 and not environ.get("WORLD_SIZE"):
-            raise UserError(f"--ddp asks for several processes and this one was started alone; start it with: {command}")
+            raise UserError(
+                f"--ddp asks for several processes and this one was started alone; start it with: {command}"
+            )
         notes.append(f"--ddp has no effect: the launcher started {world.processes} process(es)")
     rank, size = environ.get("LOCAL_RANK", "-1"), environ.get("WORLD_SIZE", "-1")
     for name, actual in (("local_rank", rank), ("world_size", size)):
         if str(given.get(name, -1)) not in ("-1", actual):
-            raise UserError(f"--{name} {given[name]} is the launcher's affair (here {actual}); drop it and use: {command}")
+            raise UserError(
+                f"--{name} {given[name]} is the launcher's affair (here {actual}); drop it and use: {command}"
+            )
     if given.get("gpu_ids"):
         raise UserError(
             f"--gpu_ids belongs before the script's name: accelerate launch --gpu_ids {given['gpu_ids']} "
@@ -101,7 +101,9 @@ def check_flags(config, environ: Mapping[str, str], world: World) -> list[str]:
                 + (" (0 = any free port) or torchrun --master_port" if name == "master_port" else "")
             )
     if given.get("device") not in (None, "cpu"):
-        raise UserError(f"--device {given['device']}: the launcher places devices (accelerate launch --gpu_ids ...); only cpu here")
+        raise UserError(
+            f"--device {given['device']}: the launcher places devices (accelerate launch --gpu_ids ...); only cpu here"
+        )
     return notes
 
 
@@ -119,8 +121,8 @@ def resolve_precision(
     wanted = {"fp32": "no", "bf16": "bf16"}.get(precision)
     if wanted is not None and launcher is not None and wanted != launcher:
         raise UserError(
-            f"--precision {precision} contradicts the launcher's mixed precision {launcher!r}; drop one of them, or give "
-            f"accelerate launch --mixed_precision {wanted}"
+            f"--precision {precision} contradicts the launcher's mixed precision {launcher!r}; drop one of them, or "
+            f"give accelerate launch --mixed_precision {wanted}"
         )
     if wanted is not None:
         return wanted, "--precision"
@@ -143,8 +145,8 @@ def supports_bf16(on_cpu: bool) -> bool:
 def _check_world(accelerator: Accelerator, world: World) -> None:
     if accelerator.num_processes != world.processes or accelerator.process_index != world.rank:
         raise UserError(
-            f"the launcher started {world.processes} processes and Accelerate sees {accelerator.num_processes} (this one is "
-            f"{accelerator.process_index}, launched as {world.rank}): they would each train alone; use "
+            f"the launcher started {world.processes} processes and Accelerate sees {accelerator.num_processes} (this "
+            f"one is {accelerator.process_index}, launched as {world.rank}): they would each train alone; use "
             f"{TWO_ON_CPU.format(n=world.processes)}"
         )
 
@@ -176,116 +178,6 @@ def _agree(accelerator: Accelerator, config) -> list[dict]:
     return [{name: value for name, value in fact.items() if name != "must_agree"} for fact in everyone]
 
 
-def device_name(accelerator: Accelerator) -> str:
-    """The name of this rank's device, as "NVIDIA H100" or "cpu (AMD EPYC)"."""
-    if accelerator.device.type == "cuda":
-        return torch.cuda.get_device_name(accelerator.device)
-    if accelerator.device.type == "cpu":
-        return f"cpu ({_cpu_name()})"
-    return str(accelerator.device)
-
-
-def _cpu_name() -> str:
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
-
-
-def scaled_learning_rate(base: float, rule: str, processes: int, accumulation: int) -> float:
-    """`base` times 1 (none), sqrt(n) (sqrt) or n (linear) for n = processes x accumulation."""
-    factors = {"none": 1.0, "sqrt": math.sqrt(processes * accumulation), "linear": float(processes * accumulation)}
-    if rule not in factors:
-        raise UserError(f"--lr_scale {rule!r} is not one of {', '.join(factors)}")
-    return base * factors[rule]
-
-
-def announce(
-    accelerator: Accelerator,
-    config,
-    *,
-    trainer: str,
-    effective_batch: str,
-    learning_rate: float,
-    notes: Mapping[str, str] | None = None,
-) -> None:
-    """Prints, on the main process, what runs where, before the first step.
-
-    `learning_rate` is the scaled one (`scaled_learning_rate`); the base is `config.learning_rate` where there is one.
-    """
-    if not accelerator.is_main_process:
-        return
-    facts = accelerator.world_facts
-    hosts = len({fact["host"] for fact in facts})
-    names = sorted({fact["device"] for fact in facts})
-    threads = "/".join(str(count) for count in sorted({fact["threads"] for fact in facts}))
-    lines = {
-        "trainer": trainer,
-        "processes": f"{len(facts)} on {hosts} machine{'s' if hosts > 1 else ''}, {_how(accelerator)}",
-        "devices": f"{', '.join(names)}, {threads} CPU thread{'s' if threads != '1' else ''} per process",
-        "batch": effective_batch,
-        "learning rate": _rate_words(config, accelerator, learning_rate),
-        **(notes or {}),
-    }
-    width = max(len(name) for name in lines)
-    for name, text in lines.items():
-        print(f"{name:<{width}}  {text}")
-    for note in accelerator.launch_notes:
-        print(f"note: {note}")
-    sys.stdout.flush()
-
-
-def _how(accelerator: Accelerator) -> str:
-    if accelerator.num_processes == 1:
-        return "no process group"
-    return f"{accelerator.distributed_type.value.lower()} over {accelerator.state.backend}"
-
-
-def _rate_words(config, accelerator: Accelerator, scaled: float) -> str:
-    base = getattr(config, "learning_rate", None)
-    rule = getattr(config, "lr_scale", "none")
-    if base is None:
-        return f"{scaled:.4g}"
-    factor = accelerator.num_processes * getattr(config, "gradient_accumulation_steps", 1)
-    return f"{scaled:.4g} = base {base:.4g} x {scaled / base if base else 1.0:.4g} (--lr_scale {rule}, n = {factor})"
-
-
-def environment_facts(accelerator: Accelerator) -> dict:
-    """Versions, commit, devices, process count and command, for environment.json. Not collective."""
-    versions = {"python": platform.python_version()}
-    for name in PACKAGES:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions[name] = importlib.metadata.version(name)
-    return {
-        "command": shlex.join([Path(sys.orig_argv[0]).name, *sys.orig_argv[1:]]),
-        "commit": _commit(),
-        "versions": versions,
-        "platform": platform.platform(),
-        "cuda": torch.version.cuda,
-        "processes": accelerator.num_processes,
-        "distributed_type": accelerator.distributed_type.value,
-        "backend": accelerator.state.backend,
-        "precision": accelerator.mixed_precision,
-        "ranks": [{key: fact[key] for key in ("host", "device", "threads")} for fact in accelerator.world_facts],
-        "notes": list(accelerator.launch_notes),
-    }
-
-
-def _commit() -> str:
-    """The commit of this checkout, with "+changes" when files differ from it; "" outside a checkout."""
-    root = Path(__file__).resolve().parents[1]
-    git = ["git", "-C", str(root)]
-    try:
-        commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10, check=True)
-        changes = subprocess.run(
-            [*git, "status", "--porcelain", "--untracked-files=no"], capture_output=True, text=True, timeout=10, check=True
-        )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return commit.stdout.strip() + ("+changes" if changes.stdout.strip() else "")
-
-
 def run(
     main: Callable[[object], None],
     config_class: type,
@@ -294,20 +186,27 @@ def run(
 ) -> NoReturn:
     """The entry of every script: parses, runs `main(config)`, leaves with 0, 2 (UserError) or 1 (anything else).
 
-    A UserError is one line on stderr. Any other exception is printed with its traceback and its rank, and ends all ranks.
+    A UserError is one line on stderr. Any other exception is printed with its traceback and its rank, and ends all
+    ranks.
     """
     follow_launcher(os.environ)
     config, failure = None, None
     try:
         # All ranks read the same command line: one answer to --help is enough.
-        quiet = contextlib.nullcontext() if os.environ.get("RANK", "0") == "0" else contextlib.redirect_stdout(io.StringIO())
+        quiet = (
+            contextlib.nullcontext()
+            if os.environ.get("RANK", "0") == "0"
+            else contextlib.redirect_stdout(io.StringIO())
+        )
         with quiet:
             config = parse(config_class, argv, aliases)
         main(config)
         end()
-    except Exception as error:
-        failure = describe(error, config)
-    except KeyboardInterrupt as error:
+    except SystemExit as leaving:
+        if leaving.code not in (None, 0):
+            raise
+        end()
+    except (Exception, KeyboardInterrupt) as error:
         failure = describe(error, config)
     if failure is None:
         sys.exit(0)
@@ -335,7 +234,6 @@ def _leave(failure: Failure) -> NoReturn:
 
 
 __all__ = [
-    "Hardware",
     "announce",
     "check_flags",
     "end",

@@ -1,20 +1,30 @@
 """Starts the ranks that Accelerate's simple launcher was asked for and did not start; run as a program by lib.launch.
 
-torchelastic does the work, as under `torchrun`; this wrapper only keeps its noise down (the rank that fails has said why)
-and passes the exit code of the first rank that failed.
+torchelastic does the work, as under `torchrun`; this wrapper keeps its noise down (the rank that fails has said why)
+and passes the exit code of the first rank that failed on.
 """
 
 import logging
 import os
 import signal
 import sys
+from dataclasses import dataclass
 from typing import NoReturn
 
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.run import parse_args, run
 
-from lib.world import Relaunch
+
+@dataclass(frozen=True)
+class Relaunch:
+    """A world that was asked for but not started: this process must start it."""
+
+    local_processes: int
+    machines: int
+    machine_rank: int
+    master_address: str
+    master_port: int | None
 
 
 def replace_process(plan: Relaunch) -> NoReturn:

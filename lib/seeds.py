@@ -5,7 +5,6 @@ independent, and none depends on how many processes there are unless the rank is
 """
 
 import operator
-
 from hashlib import blake2b
 
 import numpy as np
@@ -15,7 +14,7 @@ _SEED_MASK = (1 << 63) - 1
 
 
 def _digest(seed: int, names: tuple, size: int) -> bytes:
-    """`size` bytes of blake2b over the seed and the names, each with its type and length, so that no two lists collide."""
+    """`size` bytes of blake2b over the seed and the names, each with type and length: no two lists collide."""
     digest = blake2b(digest_size=size, person=b"quartet-seeds")
     for name in (seed, *names):
         if isinstance(name, str):

@@ -1,8 +1,9 @@
-"""Which processes belong together: reads the launcher's environment and refuses a world whose ranks do not know each other.
+"""Which processes belong together: reads what the launcher left and refuses ranks that do not know each other.
 
-`decide` is a pure function of the environment, the launcher's command line and the hardware. What each launcher sets is
-measured with Accelerate 1.15 and torch 2.13: `accelerate launch` runs either torchelastic, which sets RANK and WORLD_SIZE,
-or its simple launcher, which starts one process and for more than one sets only MASTER_ADDR and MASTER_PORT.
+`decide` is a pure function of the environment, the launcher's command line and the hardware. What each launcher sets
+was measured with Accelerate 1.15 and torch 2.13: `accelerate launch` runs either torchelastic, which sets RANK and
+WORLD_SIZE, or its simple launcher, which starts one process and, when asked for more, sets only MASTER_ADDR and
+MASTER_PORT.
 """
 
 import ctypes
@@ -20,6 +21,7 @@ from accelerate.commands.config.config_args import default_config_file, load_con
 from accelerate.commands.launch import launch_command_parser
 
 from lib.errors import UserError
+from lib.relaunch import Relaunch
 
 SHIPPED_CONFIGS = Path(__file__).resolve().parents[1] / "accelerate_configs"
 MPI_SIZE = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE")
@@ -62,17 +64,6 @@ class Hardware:
 
 
 @dataclass(frozen=True)
-class Relaunch:
-    """A world that was asked for but not started: this process must start it."""
-
-    local_processes: int
-    machines: int
-    machine_rank: int
-    master_address: str
-    master_port: int | None
-
-
-@dataclass(frozen=True)
 class World:
     """The decided world. `environ` holds variables to set before the Accelerator is built."""
 
@@ -106,7 +97,8 @@ def decide(
             "--config_file accelerate_configs/cpu_2.yaml for CPU"
         )
     if world.processes == 1 and hardware.devices > 1:
-        hint = f"1 of {hardware.devices} {hardware.kind} devices in use: accelerate launch --num_processes {hardware.devices}"
+        count = hardware.devices
+        hint = f"1 of {count} {hardware.kind} devices in use; accelerate launch --num_processes {count} uses all"
         return _replace(world, notes=(hint,))
     return world
 
@@ -129,8 +121,8 @@ def _ranks(environ: Mapping[str, str], request: LaunchRequest | None) -> World:
     tasks = _integer(environ, ("SLURM_STEP_NUM_TASKS",), 1)
     if tasks > 1:
         raise UserError(
-            f"srun started {tasks} tasks and none knows of the others (no WORLD_SIZE); start one launcher per node, as in "
-            "slurm/one_node.sbatch and slurm/many_nodes.sbatch"
+            f"srun started {tasks} tasks and none knows of the others (no WORLD_SIZE); start one launcher per node, as "
+            "in slurm/one_node.sbatch and slurm/many_nodes.sbatch"
         )
     return World()
 
@@ -141,8 +133,8 @@ def _torch_world(environ: Mapping[str, str]) -> World:
     missing = [name for name in needed if not environ.get(name)]
     if processes > 1 and missing:
         raise UserError(
-            f"WORLD_SIZE={processes} is set but {', '.join(missing)} is not: these processes would each train alone; start "
-            "them with accelerate launch or torchrun, or unset WORLD_SIZE for one process"
+            f"WORLD_SIZE={processes} is set but {', '.join(missing)} is not: these processes would each train alone; "
+            "start them with accelerate launch or torchrun, or unset WORLD_SIZE for one process"
         )
     rank = _integer(environ, ("RANK",), 0)
     if not 0 <= rank < max(processes, 1):
@@ -156,7 +148,9 @@ def _mpi_world(environ: Mapping[str, str], processes: int) -> World:
     local_rank = _integer(environ, MPI_LOCAL_RANK, -1)
     local = _integer(environ, MPI_LOCAL_SIZE, processes)
     if rank < 0 or local_rank < 0:
-        raise UserError(f"MPI started {processes} processes but gives no rank ({', '.join(MPI_RANK)}); use accelerate launch")
+        raise UserError(
+            f"MPI started {processes} processes but gives no rank ({', '.join(MPI_RANK)}); use accelerate launch"
+        )
     if local < processes and not environ.get("MASTER_ADDR"):
         raise UserError(
             f"MPI started {processes} processes on several machines; export MASTER_ADDR with the first machine's name"
@@ -176,16 +170,16 @@ def _asked_for(environ: Mapping[str, str], request: LaunchRequest | None) -> Wor
     """Accelerate's simple launcher: more than one process was asked for, one was started."""
     if request is None or request.processes is None:
         raise UserError(
-            "accelerate launch was asked for several processes and started one; its command line cannot be read from here; "
-            f"use: {TWO_ON_CPU.format(n=2)}"
+            "accelerate launch was asked for several processes and started one; its command line cannot be read from "
+            f"here; use: {TWO_ON_CPU.format(n=2)}"
         )
     if request.processes == 1 and request.machines == 1:
         return World()
     local, rest = divmod(request.processes, request.machines)
     if rest or local < 1:
         raise UserError(
-            f"--num_processes {request.processes} is the total over --num_machines {request.machines} and must be a multiple "
-            "of it"
+            f"--num_processes {request.processes} is the total over --num_machines {request.machines} and must be a "
+            "multiple of it"
         )
     port = _integer(environ, ("MASTER_PORT",), 0)
     chosen = request.main_process_port not in (None, 0) or request.machines > 1
@@ -193,9 +187,7 @@ def _asked_for(environ: Mapping[str, str], request: LaunchRequest | None) -> Wor
     return World(processes=request.processes, local_processes=local, relaunch=start)
 
 
-def _check_sharding(
-    environ: Mapping[str, str], request: LaunchRequest | None, hardware: Hardware, cpu: bool
-) -> None:
+def _check_sharding(environ: Mapping[str, str], request: LaunchRequest | None, hardware: Hardware, cpu: bool) -> None:
     kind = request.kind if request else "NO"
     if _true(environ.get("ACCELERATE_USE_MEGATRON_LM")) or kind == "MEGATRON_LM":
         raise UserError("the launch asks for Megatron-LM, which these trainers do not support; use FSDP or DeepSpeed")
@@ -211,8 +203,8 @@ def _check_sharding(
         raise UserError("the launch asks for DeepSpeed, which is not installed; run: pip install deepspeed")
     if on_cpu:
         raise UserError(
-            "the launch asks for DeepSpeed, which these trainers run on GPUs only, and no device is in use; use --config_file "
-            "accelerate_configs/cpu_2.yaml"
+            "the launch asks for DeepSpeed, which these trainers run on GPUs only, and no device is in use; use "
+            "--config_file accelerate_configs/cpu_2.yaml"
         )
 
 
@@ -222,15 +214,15 @@ def _missing_devices(request: LaunchRequest | None, world: World, hardware: Hard
         return []
     if request.shipped:
         raise UserError(
-            f"{request.config_file.name} is for {world.local_processes} GPU(s) on this machine and no device is visible (see "
-            "nvidia-smi and CUDA_VISIBLE_DEVICES); for CPU use accelerate_configs/cpu_1.yaml or cpu_2.yaml"
+            f"{request.config_file.name} is for {world.local_processes} GPU(s) on this machine and no device is "
+            "visible (see nvidia-smi and CUDA_VISIBLE_DEVICES); for CPU use accelerate_configs/cpu_1.yaml or cpu_2.yaml"
         )
     if not request.wants_devices:
         return []
     if world.local_processes > hardware.cores:
         raise UserError(
             f"the launch asks for {world.local_processes} GPU processes; no device is visible and this machine has "
-            f"{hardware.cores} CPU cores; use --config_file accelerate_configs/cpu_2.yaml --num_processes {hardware.cores}"
+            f"{hardware.cores} CPU cores; use --config_file accelerate_configs/cpu_2.yaml with at most as many"
         )
     return [f"the launch asks for GPUs and none is visible: {world.processes} processes run on CPU (gloo)"]
 
@@ -249,7 +241,9 @@ def _integer(environ: Mapping[str, str], names: tuple[str, ...], default: int) -
             try:
                 return int(environ[name])
             except ValueError:
-                raise UserError(f"{name}={environ[name]!r} in the environment is not a whole number; unset it") from None
+                raise UserError(
+                    f"{name}={environ[name]!r} in the environment is not a whole number; unset it"
+                ) from None
     return default
 
 
@@ -262,7 +256,7 @@ def see_hardware() -> Hardware:
 
 
 def find_request(environ: Mapping[str, str]) -> LaunchRequest | None:
-    """The request of the nearest `accelerate launch` among this process's ancestors; None when there is none to read."""
+    """The request of the nearest `accelerate launch` among this process's ancestors; None when none can be read."""
     if "ACCELERATE_MIXED_PRECISION" not in environ:
         return None
     try:
@@ -284,7 +278,9 @@ def launch_arguments(command: list[str]) -> list[str] | None:
             return rest[1:]
         if word.endswith(("accelerate_cli", "accelerate_cli.py")) and rest[:1] == ["launch"]:
             return rest[1:]
-        if Path(word).name == "accelerate-launch" or word.endswith(("accelerate.commands.launch", "commands/launch.py")):
+        if Path(word).name == "accelerate-launch" or word.endswith(
+            ("accelerate.commands.launch", "commands/launch.py")
+        ):
             return rest
     return None
 

@@ -24,7 +24,9 @@ class Config(RunArgs):
 def main(config: Config) -> None:
     accelerator = start(config, precision=config.precision)
     rate = scaled_learning_rate(config.learning_rate, config.lr_scale, accelerator.num_processes, 1)
-    announce(accelerator, config, trainer="probe", effective_batch="4 items", learning_rate=rate, notes={"extra": "note"})
+    announce(
+        accelerator, config, trainer="probe", effective_batch="4 items", learning_rate=rate, notes={"extra": "note"}
+    )
     facts = environment_facts(accelerator)
     fields = {
         "rank": accelerator.process_index,

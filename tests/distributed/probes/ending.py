@@ -1,0 +1,58 @@
+"""Ends in the way `--ending` names, on the rank `--who` names (-1 = all), after one collective of all ranks."""
+
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass
+
+from lib.args import RunArgs, option
+from lib.distributed import any_rank
+from lib.errors import UserError
+from lib.launch import run, start
+
+
+@dataclass
+class Config(RunArgs):
+    ending: str = option("normal", "normal, user, bug, kill, hang, sleep, memory, port, early")
+    who: int = option(-1, "rank, -1 = all")
+    batch_size: int = option(4, "for the memory advice")
+    k_neighbors: int = option(48, "for the memory advice")
+    memory_remedies = ("batch_size", "max_tokens", "gradient_accumulation_steps", "k_neighbors")
+
+
+def act(config: Config) -> None:
+    if config.ending in ("user", "early"):
+        raise UserError("found nothing in the folder;\nexpected structures")
+    if config.ending == "bug":
+        raise KeyError("a real bug")
+    if config.ending == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if config.ending == "memory":
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried 1 TB")
+    if config.ending == "port":
+        raise OSError(98, "Address already in use")
+    if config.ending == "hang":
+        # As under StopSignals: SIGTERM alone does not end it.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        time.sleep(1000)
+
+
+def main(config: Config) -> None:
+    mine = config.who in (-1, int(os.environ.get("RANK", "0")))
+    if mine and config.ending == "early":
+        act(config)
+    accelerator = start(config, precision="fp32")
+    any_rank(accelerator, False)
+    if config.ending == "sleep":
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(f"rank {accelerator.process_index} was told to stop"))
+        print(f"rank {accelerator.process_index} pid {os.getpid()} parent {os.getppid()}", flush=True)
+        time.sleep(100)
+    elif mine:
+        act(config)
+    any_rank(accelerator, False)
+    print(f"rank {accelerator.process_index} done", flush=True)
+
+
+if __name__ == "__main__":
+    run(main, Config)
