@@ -97,7 +97,8 @@ def epoch_plan(
     The global batch of a step is a function of the global budget alone (budget x processes x accumulation), so 1
     process with 2n takes the same global batches as 2 with n, as long as no unit exceeds the budget n of one process
     (it would be cropped to it). max_tokens is residues per process and micro-step, batch_size is units per process and
-    micro-step; exactly one is given. Nothing is dropped: the last batch of an epoch may be small, and a share may be
+    micro-step; exactly one is given. The budget bounds the global batch; the share of one rank may pass its part of it
+    by less than one unit. Nothing is dropped: the last batch of an epoch may be small, and a share may be
     empty. Every distinct key is drawn once.
     """
     if (max_tokens is None) == (batch_size is None):

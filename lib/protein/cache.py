@@ -22,7 +22,16 @@ import numpy as np
 
 from lib.errors import UserError
 from lib.protein.cache_format import encode_block, rows_of_source
-from lib.protein.cache_index import INDEX, SHARDS, DamagedCache, Index, OtherVersion, read_index, write_index
+from lib.protein.cache_index import (
+    INDEX,
+    SHARDS,
+    DamagedCache,
+    Index,
+    OtherVersion,
+    read_index,
+    refuse_damaged,
+    write_index,
+)
 from lib.protein.cache_reading import Encoded, content_fingerprint, merged, read_in_blocks, source_record
 from lib.protein.cache_shards import (
     BLOCK_BYTES,
@@ -58,12 +67,7 @@ def open_cache(cache_dir: Path | str, *, verify: str = "auto") -> ChainStore:
         _refuse_original(cache_dir)
         raise UserError(f"{cache_dir}: no {INDEX} found, expected a cache: make it by giving --pdb_path")
     for shard in index.shards:
-        reason = damage(cache_dir / SHARDS / shard.name, shard, _check(index.shards, verify))
-        if reason:
-            raise DamagedCache(
-                f"{cache_dir / SHARDS / shard.name}: damaged ({reason}), the cache is not used: "
-                "make it again by giving --pdb_path"
-            )
+        refuse_damaged(cache_dir / SHARDS / shard.name, shard, _check(index.shards, verify))
     return ChainStore(cache_dir, index)
 
 
@@ -90,8 +94,11 @@ def build_cache(
     files, root = _structure_files(source, cache_dir, log)
     if not files:
         return open_cache(cache_dir, verify=verify)
+    wanted = {record["file"]: record for record in (source_record(path, root) for path in files)}
+    if (cache_dir / INDEX).is_file() and not os.access(cache_dir / SHARDS, os.W_OK):
+        return _open_unwritable(cache_dir, wanted, options, verify)
     with _locked(cache_dir, log):
-        build = _Build(cache_dir, root, files, options, log)
+        build = _Build(cache_dir, root, wanted, options, log)
         build.survey(verify)
         build.read(os.cpu_count() or 1 if workers is None else workers, shard_bytes, flush_s)
         build.compact(shard_bytes)
@@ -118,6 +125,18 @@ def _refuse_original(cache_dir: Path) -> None:
     """Raises UserError where the folder is a cache of the original program."""
     if cache_dir.is_dir() and any(cache_dir.glob("*.pt")):
         find_structure_files(cache_dir)
+
+
+def _open_unwritable(cache_dir: Path, wanted: dict[str, dict], options: ReadOptions, verify: str) -> ChainStore:
+    """A cache in a folder that this user may only read: good when nothing in it would change."""
+    store = open_cache(cache_dir, verify=verify)
+    known = {record["file"]: record for record in store.index.sources}
+    unchanged = known.keys() == wanted.keys() and all(wanted[file].items() <= known[file].items() for file in known)
+    if not unchanged or store.index.fingerprint != content_fingerprint(options):
+        raise UserError(
+            f"{cache_dir}: the cache is out of date and its folder cannot be written: choose another --cache_dir"
+        )
+    return store
 
 
 def _check(shards: list[Shard], verify: str) -> str:
@@ -147,11 +166,11 @@ def _locked(cache_dir: Path, log: Log) -> Iterator[None]:
 class _Build:
     """State of one build: the shards that can be trusted and the source records that are taken from them."""
 
-    def __init__(self, cache_dir: Path, root: Path, files: list[Path], options: ReadOptions, log: Log):
+    def __init__(self, cache_dir: Path, root: Path, wanted: dict[str, dict], options: ReadOptions, log: Log):
         self.folder, self.cache_dir, self.root = cache_dir / SHARDS, cache_dir, root
         self.options, self.log = options, log
         self.fingerprint = content_fingerprint(options)
-        self.wanted = {record["file"]: record for record in (source_record(path, root) for path in files)}
+        self.wanted = wanted
         self.index: Index | None = None
         self.shards: dict[str, Shard] = {}
         self.records_in: Counter[str] = Counter()  # shard -> source records it holds, used or not
@@ -270,6 +289,11 @@ class _Build:
                 f"{self.root}: none of {len(self.wanted)} files gave a usable chain ({told}): add structures"
             )
         store = ChainStore(self.cache_dir, index)
+        clashes = sum(1 for chain_id, plain in zip(store.ids, store.plain_ids) if chain_id != plain)
+        if clashes:
+            self.log(
+                f"cache: {clashes} chains of files that differ only by extension carry the full file name in their id"
+            )
         _add_clusters(index, store, self.index, cluster, self.log)
         index.report = store.data_report().to_dict()
         if self.index is None or (self.index.shards, self.index.sources) != (index.shards, index.sources):

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lib.errors import UserError
 from lib.protein.cache_format import VERSION
-from lib.protein.cache_shards import TEMPORARY, Shard, disk_error, sync_folder
+from lib.protein.cache_shards import TEMPORARY, Shard, damage, disk_error, sync_folder
 
 FORMAT = "quartet-protein-cache"
 INDEX = "cache_index.json"
@@ -74,7 +74,7 @@ def write_index(cache_dir: Path, index: Index) -> None:
             path.unlink(missing_ok=True)
 
 
-def read_index(cache_dir: Path) -> Index | None:
+def read_index(cache_dir: Path, *, tables: bool = True) -> Index | None:
     """The index of a folder, None where there is none. Raises DamagedCache or OtherVersion."""
     path = cache_dir / INDEX
     try:
@@ -85,16 +85,18 @@ def read_index(cache_dir: Path) -> Index | None:
             raise OtherVersion(f"{path}: cache version {body['version']} found, expected {VERSION}")
         if body.pop("sha256") != _body_digest(body):
             raise ValueError("content does not match its sha256")
-        tables = {title: _read_table(cache_dir / SHARDS / name) for title, name in body["tables"].items()}
-        return Index(
+        index = Index(
             fingerprint=body["fingerprint"],
             shards=[Shard.from_dict(document) for document in body["shards"]],
-            sources=[json.loads(text) for text in tables["sources"]["record"].to_pylist()],
-            keys=tables["clusters"]["key"].to_numpy(),
-            labels=tables["clusters"]["label"].to_numpy(),
+            sources=[],
             cluster_rule=body["cluster_rule"],
             report=body["report"],
         )
+        if tables:
+            read = {title: _read_table(cache_dir / SHARDS / name) for title, name in body["tables"].items()}
+            index.sources = [json.loads(text) for text in read["sources"]["record"].to_pylist()]
+            index.keys, index.labels = read["clusters"]["key"].to_numpy(), read["clusters"]["label"].to_numpy()
+        return index
     except FileNotFoundError as error:
         if Path(error.filename) == path:
             return None
@@ -103,6 +105,21 @@ def read_index(cache_dir: Path) -> Index | None:
         raise
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
         raise DamagedCache(f"{path}: damaged ({error})") from None
+
+
+def refuse_damaged(path: Path, shard: Shard, check: str) -> None:
+    """Raises DamagedCache for a shard that cannot be trusted; `check`: see `damage`."""
+    reason = damage(path, shard, check)
+    if reason:
+        raise DamagedCache(f"{path}: damaged ({reason}), the cache is not used: make it again by giving --pdb_path")
+
+
+def read_shard_list(cache_dir: Path) -> list[Shard]:
+    """The shards of a cache without the tables of its files, which are long for a large cache. Errors: `read_index`."""
+    index = read_index(cache_dir, tables=False)
+    if index is None:
+        raise UserError(f"{cache_dir}: no {INDEX} found, expected a cache: make it by giving --pdb_path")
+    return index.shards
 
 
 def write_atomically(path: Path, data: bytes) -> None:

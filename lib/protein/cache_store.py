@@ -58,7 +58,7 @@ class ChainStore:
     @cached_property
     def ids(self) -> list[str]:
         """Unique chain ids; where two files differ only by extension, their chains carry the full file name."""
-        plain = self._texts("id")
+        plain = self.plain_ids
         count = Counter(plain)
         if len(count) == len(plain):
             return plain
@@ -66,6 +66,11 @@ class ChainStore:
             chain_id if count[chain_id] == 1 else f"{file}:{name}"
             for chain_id, file, name in zip(plain, self.files, self.names)
         ]
+
+    @cached_property
+    def plain_ids(self) -> list[str]:
+        """Chain ids as the reader gave them, without the extension of the file."""
+        return self._texts("id")
 
     @cached_property
     def names(self) -> list[str]:

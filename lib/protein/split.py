@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -100,14 +100,11 @@ def make_units(
         raise UserError(f"unit {unit!r} found, expected entry or chain: set --unit to one of them")
     if max_length < 1:
         raise UserError(f"max_length {max_length} found, expected at least 1 residue: raise --max_length")
-    ids, files, entries = store.ids, store.files, store.entries
-    lengths, keys, clusters = store.lengths.tolist(), store.sequence_keys.tolist(), store.clusters.tolist()
+    ids, files, entries, keys = store.ids, store.files, store.entries, store.sequence_keys.tolist()
+    lengths, clusters = store.lengths.tolist(), store.clusters.tolist()
     counts = dict.fromkeys(("units", "chains", "residues", "distinct", "short", "long", "divided_files", "clusters"), 0)
-    joined, drafts, first = Joined(), [], 0
-    while first < len(ids):
-        stop = first
-        while stop < len(ids) and files[stop] == files[first]:
-            stop += 1
+    joined, kept = Joined(), []
+    for first, stop in _file_ranges(files):
         groups = group_chains(lengths[first:stop], max_length, unit)
         counts["divided_files"] += unit == "entry" and len(groups) > 1
         for start, end in groups:
@@ -117,36 +114,30 @@ def make_units(
                 counts["short"] += 1
                 continue
             counts["long"] += length > max_length
-            for row in rows:
-                joined.join(("cluster", clusters[rows[0]]), ("cluster", clusters[row]))
-            joined.join(("cluster", clusters[rows[0]]), ("entry", entries[first] or files[first]))
-            drafts.append((rows, length))
-        first = stop
+            for other in [("cluster", clusters[row]) for row in rows] + [("entry", entries[first] or files[first])]:
+                joined.join(("cluster", clusters[rows[0]]), other)
+            kept.append((rows, length))
     numbers: dict[Hashable, int] = {}
     units = []
-    for rows, length in drafts:
-        root = joined.root(("cluster", clusters[rows[0]]))
-        units.append(
-            Unit(
-                name=unit_name([ids[row] for row in rows]),
-                rows=rows,
-                length=length,
-                key=unit_key(keys[row] for row in rows),
-                cluster=numbers.setdefault(root, len(numbers)),
-                file=files[rows[0]],
-                entry=entries[rows[0]],
-            )
-        )
-    counts |= {
-        "units": len(units),
-        "chains": sum(len(item.rows) for item in units),
-        "residues": sum(item.length for item in units),
-        "distinct": len({item.key for item in units}),
-        "clusters": len(numbers),
-    }
+    for rows, length in kept:
+        name, key = unit_name([ids[row] for row in rows]), unit_key(keys[row] for row in rows)
+        cluster = numbers.setdefault(joined.root(("cluster", clusters[rows[0]])), len(numbers))
+        units.append(Unit(name, rows, length, key, cluster, files[rows[0]], entries[rows[0]]))
+    counts["units"], counts["clusters"] = len(units), len(numbers)
+    counts["chains"], counts["residues"] = sum(len(item.rows) for item in units), sum(item.length for item in units)
+    counts["distinct"] = len({item.key for item in units})
     if counts["short"]:
         log(f"units: {counts['short']} below {min_length} residues are left out")
     return units, counts
+
+
+def _file_ranges(files: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """[first, stop) of each run of equal file names."""
+    first = 0
+    for stop in range(1, len(files) + 1):
+        if stop == len(files) or files[stop] != files[first]:
+            yield first, stop
+            first = stop
 
 
 def split_units(

@@ -22,7 +22,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from lib.errors import UserError
 from lib.protein.batching import Crop, crop_limit, split_balanced, unit_arrays
 from lib.protein.cache_format import Block
-from lib.protein.cache_index import INDEX, SHARDS, read_index
+from lib.protein.cache_index import SHARDS, read_shard_list, refuse_damaged
 from lib.protein.cache_shards import load_block
 from lib.protein.split import group_chains, unit_name
 from lib.seeds import derive, numpy_generator
@@ -93,16 +93,16 @@ class ShardStream(IterableDataset):
         repeat: bool = True,
     ):
         assert 0 <= rank < processes and window_blocks >= 1
-        index = read_index(Path(cache_dir))
-        if index is None:
-            raise UserError(f"{cache_dir}: no {INDEX} found, expected a cache: make it by giving --pdb_path")
+        shards = read_shard_list(Path(cache_dir))
+        for shard in shards:
+            refuse_damaged(Path(cache_dir) / SHARDS / shard.name, shard, "quick")
         self.max_tokens, self.seed, self.rank, self.processes = max_tokens, seed, rank, processes
         self.unit, self.max_length, self.min_length, self.repeat = unit, max_length, min_length, repeat
         self.limit, self.window_blocks = crop_limit(max_length, max_tokens), window_blocks
         self.skip_files = frozenset(skip_files)
         self._blocks = [
             (Path(cache_dir) / SHARDS / shard.name, number, residues)
-            for shard in index.shards
+            for shard in shards
             for number, (rows, residues) in enumerate(shard.blocks)
             if rows
         ]

@@ -1,10 +1,13 @@
 """The cache: exact content, incremental, killed runs, and nothing damaged that is trusted."""
 
+import fcntl
 import json
 import os
 import shutil
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -374,7 +377,9 @@ def test_equal_stems_get_full_file_names(tmp_path):
     write_structure(tmp_path / "pdb", "1abc.pdb", {"A": 30}, seed=1)
     shutil.copy(tmp_path / "pdb" / "1abc.pdb", tmp_path / "pdb" / "1abc.ent")
     write_structure(tmp_path / "pdb", "2abc.pdb", {"A": 30}, seed=2)
-    store = build(tmp_path / "pdb", tmp_path / "cache")
+    lines = []
+    store = build(tmp_path / "pdb", tmp_path / "cache", lines.append)
+    assert any("2 chains of files that differ only by extension" in line for line in lines)
     assert store.ids == ["1abc.ent:A", "1abc.pdb:A", "2abc:A"]
     assert store.sequence_keys[0] == store.sequence_keys[1] != store.sequence_keys[2]
 
@@ -443,6 +448,51 @@ def test_a_full_disk_names_the_folder_and_leaves_no_half_file(tmp_path, monkeypa
     monkeypatch.undo()
     assert not list((tmp_path / "cache" / SHARDS).glob(".tmp-*"))
     assert content(open_cache(tmp_path / "cache")) == expected
+
+
+def test_two_runs_on_one_folder_take_turns(tmp_path, reads):
+    write_many(tmp_path, 2)
+    (tmp_path / SHARDS).mkdir()
+    waiting = threading.Event()
+    with (tmp_path / SHARDS / "lock").open("a") as handle, ThreadPoolExecutor(1) as pool:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        other = pool.submit(build, tmp_path, tmp_path, lambda line: waiting.set() if "waiting for it" in line else None)
+        assert waiting.wait(10) and reads == []
+        fcntl.flock(handle, fcntl.LOCK_UN)
+        assert len(other.result(10).files) >= 2
+
+
+def test_a_run_killed_while_it_writes_the_index_has_read_everything(tmp_path, reads, monkeypatch):
+    folder, cache_dir = tmp_path / "pdb", tmp_path / "cache"
+    write_many(folder, 5)
+    build(folder, cache_dir)
+    before = (cache_dir / INDEX).read_bytes()
+    write_structure(folder, "new.pdb", {"A": 30}, seed=7)
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lib.protein.cache.write_index", killed)
+    with pytest.raises(KeyboardInterrupt):
+        build(folder, cache_dir)
+    assert (cache_dir / INDEX).read_bytes() == before and len(open_cache(cache_dir).index.sources) == 5
+    monkeypatch.undo()
+    monkeypatch.setattr(cache_reading, "read_file", None)  # any reading would fail
+    assert content(build(folder, cache_dir)) == content(open_cache(cache_dir)) and "new:A" in open_cache(cache_dir).ids
+    shard_path(cache_dir)
+
+
+def test_a_cache_that_may_only_be_read_is_used_while_it_is_current(tmp_path, monkeypatch):
+    folder, cache_dir = tmp_path / "pdb", tmp_path / "cache"
+    write_many(folder, 3)
+    expected = content(build(folder, cache_dir))
+    monkeypatch.setattr("lib.protein.cache.os.access", lambda *_: False)
+    before = {path: path.stat().st_mtime_ns for path in cache_dir.rglob("*")}
+    assert content(build(folder, cache_dir)) == expected
+    assert {path: path.stat().st_mtime_ns for path in cache_dir.rglob("*")} == before
+    touch_later(folder / "x001.pdb")
+    with pytest.raises(UserError, match="out of date and its folder cannot be written"):
+        build(folder, cache_dir)
 
 
 def test_shards_open_as_plain_arrow(tmp_path):

@@ -12,7 +12,8 @@ from torch.utils.data import DataLoader
 from lib.errors import UserError
 from lib.protein import cache_reading
 from lib.protein.batching import load_unit
-from lib.protein.cache import build_cache
+from lib.protein.cache import DamagedCache, build_cache
+from lib.protein.cache_index import SHARDS
 from lib.protein.split import make_units
 from lib.protein.streaming import ShardStream
 
@@ -156,6 +157,15 @@ def test_held_out_files_and_short_units_are_skipped(cache):
     stream = ShardStream(folder, max_tokens=300, repeat=False, skip_files=held, min_length=60)
     expected = {item.name for item in units if item.file not in held and item.length >= 60}
     assert set(names(take(stream, None))) == expected
+
+
+def test_a_truncated_shard_is_refused_before_the_first_batch(tmp_path):
+    write_many(tmp_path, 3)
+    store = build_cache(tmp_path, tmp_path, workers=1, log=str, cluster=own_clusters)
+    path = tmp_path / SHARDS / store.index.shards[0].name
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(DamagedCache, match=path.name):
+        ShardStream(tmp_path, max_tokens=300)
 
 
 def test_wrong_worlds_are_named(cache, tmp_path):
