@@ -28,27 +28,25 @@ class Unusable(Exception):
 
 @dataclass(slots=True)
 class AtomTable:
-    """Atoms of the first model. A run is a stretch of consecutive atoms with one residue id.
-
-    Names are left-aligned words (text_columns.pack).
-    """
+    """Atoms of the first model. A run is a stretch of consecutive atoms with one residue id."""
 
     # one value a run, in file order
     chain: np.ndarray  # int64, index into chain_names
     identity: np.ndarray  # int64, equal for runs of the same residue inside one chain
     number: np.ndarray  # int32, author number
     insertion: np.ndarray  # uint8, character code or BLANK
-    name: np.ndarray  # uint64, residue name of the first atom
+    name: np.ndarray  # int64, residue name of the first atom, index into residue_names
     het: np.ndarray  # bool, HETATM
     polymer: np.ndarray  # int8, POLYMER, NOT_POLYMER or NOT_STATED
     # one value a backbone atom
     atom_run: np.ndarray  # int64
     atom_kind: np.ndarray  # uint8, 0..3 = N, CA, C, O
     altloc: np.ndarray  # uint8, character code or BLANK
-    atom_residue_name: np.ndarray  # uint64, differs from the run's name at microheterogeneous residues
+    atom_name: np.ndarray  # int64, residue name; differs from the run's at microheterogeneous residues
     occupancy: np.ndarray  # float64
     b_factor: np.ndarray  # float64
     coordinates: np.ndarray  # float64 (atoms, 3), angstrom
+    residue_names: list[str]
     # one value a chain
     chain_names: list[str]  # author names
     chain_keys: list[str]  # names that assemblies refer to: author name (PDB) or label_asym_id (mmCIF)
@@ -74,6 +72,24 @@ def backbone_kinds(names: np.ndarray) -> np.ndarray:
     for kind, name in enumerate(BACKBONE_NAMES):
         kinds[names == name] = kind
     return kinds
+
+
+def segment_codes(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Codes 0.. in order of first appearance, and the index where each appears first.
+
+    Meant for values that stay equal over long stretches.
+    """
+    starts = run_starts(values[1:] != values[:-1])
+    code_of: dict[int, int] = {}
+    first = []
+    codes = []
+    for value, start in zip(values[starts].tolist(), starts.tolist(), strict=True):
+        if value not in code_of:
+            code_of[value] = len(code_of)
+            first.append(start)
+        codes.append(code_of[value])
+    lengths = np.diff(starts, append=len(values))
+    return np.repeat(np.array(codes, np.int64), lengths), np.array(first, np.int64)
 
 
 def run_starts(changed: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ class Chosen:
     """Atoms that are kept (indices into the atom arrays, at most one per residue and kind) and what was decided."""
 
     atoms: np.ndarray  # int64 (kept,)
-    residue_names: dict[int, int]  # residue -> name word, where several names competed
+    residue_names: dict[int, int]  # residue -> name code, where several names competed
     altloc_residues: np.ndarray  # residues with alternative locations
     repaired: np.ndarray  # residue of each dropped duplicate
     conflicts: np.ndarray  # residue of each dropped duplicate at a different place
@@ -26,7 +26,7 @@ def choose_conformers(
     residue: np.ndarray,  # int64 (atoms,)
     kind: np.ndarray,  # uint8 (atoms,), 0..3
     altloc: np.ndarray,  # uint8 (atoms,)
-    name: np.ndarray,  # uint64 (atoms,)
+    name: np.ndarray,  # int64 (atoms,), code of the residue name
     occupancy: np.ndarray,  # float64 (atoms,)
     coordinates: np.ndarray,  # float64 (atoms, 3)
     residues: int,
@@ -55,18 +55,14 @@ def choose_conformers(
     duplicate = repeated & (altloc[order] == altloc[order[source]])
     moved = np.abs(coordinates[order] - coordinates[order[source]]).max(axis=1) > SAME_PLACE
     atoms = np.sort(order[~repeated])
-    return Chosen(
-        atoms, names, np.flatnonzero(lettered), residue[order[duplicate]], residue[order[duplicate & moved]]
-    )
+    return Chosen(atoms, names, np.flatnonzero(lettered), residue[order[duplicate]], residue[order[duplicate & moved]])
 
 
 def _by_residue_type(residue, altloc, name, weight) -> tuple[np.ndarray, dict[int, int]]:
     """Atoms of the chosen residue type, and the chosen name of each residue where types compete."""
-    distinct, code = np.unique(name, return_inverse=True)
-    if len(distinct) == 1:
-        return np.arange(len(residue)), {}
-    pairs, inverse = np.unique(residue * len(distinct) + code, return_inverse=True)
-    owner = pairs // len(distinct)
+    names = int(name.max()) + 1
+    pairs, inverse = np.unique(residue * names + name, return_inverse=True)
+    owner = pairs // names
     competing = np.concatenate(([False], owner[1:] == owner[:-1]))
     if not competing.any():
         return np.arange(len(residue)), {}
@@ -79,8 +75,7 @@ def _by_residue_type(residue, altloc, name, weight) -> tuple[np.ndarray, dict[in
     winner[first] = True
     contested = np.unique(owner[competing])
     chosen = first[np.isin(owner[first], contested)]
-    names = {int(owner[pair]): int(distinct[pairs[pair] % len(distinct)]) for pair in chosen}
-    return np.flatnonzero(winner[inverse]), names
+    return np.flatnonzero(winner[inverse]), {int(owner[pair]): int(pairs[pair] % names) for pair in chosen}
 
 
 def _best_letter(residue, slots, altloc, weight, residues: int) -> np.ndarray:

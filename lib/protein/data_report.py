@@ -1,7 +1,7 @@
 """The data report: what was in the files, what was kept, and why the rest was not.
 
-`DataReport.add` takes each `FileResult` (or the summary of one that a cache has kept); `to_dict` is complete and goes to
-data_report.json, `table` shortens long lists of names for the terminal.
+`DataReport.add` takes each `FileResult` (or the summary of one that a cache has kept); `to_dict` is complete and goes
+to data_report.json, `table` shortens long lists of names for the terminal.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ COUNT_LABELS = {
     "legacy_column_files": "files with legacy columns 73-80",
     "plddt_files": "files with pLDDT",
     "assembly_copies": "assembly copies",
+    "assembly_chains_left_out": "chains outside the assembly",
+    "assembly_as_written": "files without assembly, as written",
+    "shifted_name_files": "files with atom names out of column",
     "chains_renamed": "chains renamed (same id)",
     "other_polymer_chains": "chains of other polymers (DNA, RNA, ...)",
 }

@@ -9,6 +9,7 @@ import zlib
 from pathlib import Path
 
 from lib.errors import UserError
+from lib.protein.assembly import build_assembly, cif_assemblies, pdb_assemblies
 from lib.protein.atom_table import Unusable
 from lib.protein.reading_backbone import backbone_chains
 from lib.protein.reading_cif import read_cif
@@ -61,8 +62,8 @@ def find_structure_files(path: Path | str) -> list[Path]:
             saved_tensors += 1
     if not files and saved_tensors:
         raise UserError(
-            f"{path}: {saved_tensors} .pt files, a cache of the original project, which is not loaded (pickle); rebuild it "
-            f"from the structures: python scripts/evaluate_protein.py cache --pdb_path STRUCTURES --cache_dir {path}"
+            f"{path}: {saved_tensors} .pt files, a cache of the original project, which is not loaded (pickle); "
+            f"rebuild it from the structures: python scripts/evaluate_protein.py cache --pdb_path STRUCTURES --cache_dir {path}"
         )
     return sorted(files, key=lambda file: file.relative_to(path).as_posix())
 
@@ -111,9 +112,14 @@ def read_bytes(data: bytes, file: str, options: ReadOptions | None = None) -> Fi
         result.reject("unreadable", f"damaged gzip stream: {error}")
         return result
     try:
-        table = read_cif(text) if _is_cif(text, file) else read_pdb(text)
-        backbone_chains(table, file_stem(file), result, options)
+        is_cif = _is_cif(text, file)
+        table = read_cif(text) if is_cif else read_pdb(text)
+        keys = backbone_chains(table, file_stem(file), result, options)
+        if options.assembly is not None and result.chains:
+            assemblies = cif_assemblies(text) if is_cif else pdb_assemblies(text)
+            build_assembly(result, keys, assemblies, options.assembly)
     except Unusable as refusal:
+        result.chains.clear()
         result.reject(refusal.reason, refusal.detail)
     return result
 

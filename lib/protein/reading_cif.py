@@ -1,13 +1,14 @@
 """mmCIF text to an AtomTable.
 
-The atom table is the bulk of a file and is split into tokens by columns; the categories before it go through gemmi's CIF
-grammar. Text that the splitting cannot take (quoted blanks, text fields, no loop) goes through gemmi as a whole.
+The atom table is the bulk of a file and is split into tokens by columns; the categories before it go through gemmi's
+CIF grammar. Text that the splitting cannot take (quoted blanks, text fields, no loop) goes through gemmi as a whole.
 Order comes from label_seq, the names that users type from auth_asym, auth_seq and the insertion code (PDBx/mmCIF v5).
 """
 
 from __future__ import annotations
 
-import re
+from collections import Counter
+from itertools import pairwise
 
 import gemmi
 import numpy as np
@@ -21,13 +22,14 @@ from lib.protein.atom_table import (
     backbone_kinds,
     entry_id,
     run_starts,
+    segment_codes,
 )
-from lib.protein.text_columns import Column, TextColumns, pack
+from lib.protein.text_columns import Column, TextColumns, pack, unpack
 
 SITE = "_atom_site."
 NULLS = np.array([pack("."), pack("?")], np.uint64)
 HETATM = np.uint64(pack("HETATM"))
-LOOP_ENDS = (b"\n#", b"\nloop_", b"\n_", b"\ndata_", b"\nsave_")
+KEYWORDS = np.array([pack(word) for word in ("loop_", "data_", "save_")], np.uint64)
 # what is needed -> tags in order of preference
 TAGS = {
     "atom": ("label_atom_id", "auth_atom_id"),
@@ -50,7 +52,6 @@ TAGS = {
 }
 REQUIRED = ("atom", "residue", "asym", "number", "x", "y", "z")
 PEPTIDE_LIKE = ("", "other", "cyclic-pseudo-peptide")  # entity_poly.type; residue names decide later
-PREDICTION = re.compile(rb"_ma_qa_metric\.name\s+'?plddt|AlphaFoldDB|^_entry\.id\s+'?AF-|\bpLDDT\b", re.MULTILINE | re.IGNORECASE)
 
 
 def read_cif(text: bytes) -> AtomTable:
@@ -59,12 +60,11 @@ def read_cif(text: bytes) -> AtomTable:
         raise Unusable("empty", "no text")
     site = _split_site(text)
     if site is None:
-        table, block, outside = _parsed_site(text)
+        table, block = _parsed_site(text)
     else:
         table, (begin, end) = site
         outside = text[:begin]
-        # Depositors' tools may put the entity categories behind the atoms.
-        if b"\n_entity" not in outside and b"\n_entity" in text[end:]:
+        if _continues(text, begin, end):
             outside += text[end:]
         block = _document(outside)[0]
     missing = [TAGS[key][0] for key in REQUIRED if key not in table]
@@ -72,7 +72,14 @@ def read_cif(text: bytes) -> AtomTable:
         missing += ["id", "pdbx_PDB_model_num"]
     if missing:
         raise Unusable("missing_ids", f"_atom_site has no {', '.join(missing)}")
-    return _table(table, block, PREDICTION.search(outside) is not None)
+    return _table(table, block)
+
+
+def _continues(text: bytes, begin: int, end: int) -> bool:
+    """Whether categories that are needed stand behind the atoms (tools differ in their order)."""
+    if text.find(b"\n_entity_poly.", 0, begin) < 0 and text.find(b"\n_entity_poly.", end) >= 0:
+        return True
+    return text.find(b"\n_exptl.", 0, begin) < 0 and text.find(b"\n_ma_qa_metric.", end) >= 0
 
 
 def _document(text: bytes) -> gemmi.cif.Document:
@@ -101,27 +108,46 @@ def _split_site(text: bytes) -> tuple[dict[str, Column], tuple[int, int]] | None
             return None
         tags.append(line[0].lower()[len(SITE) :])
         position = line_end + 1
-    ends = [place for mark in LOOP_ENDS if (place := text.find(mark, position - 1)) >= 0]
-    end = min(ends) + 1 if ends else len(text)
-    columns = TextColumns(text[position:end])
-    tokens = _tokens(columns, len(tags))
+    columns = TextColumns(text[position:])
+    length = _loop_length(columns)
+    if length is None:
+        return None
+    tokens = _tokens(columns, length, len(tags))
     if tokens is None:
         return None
     starts, stops = tokens
-    return _choose({name: Column(columns, starts[:, i], stops[:, i]) for i, name in enumerate(tags)}), (loop, end)
+    chosen = _choose({name: Column(columns, starts[:, i], stops[:, i]) for i, name in enumerate(tags)})
+    return chosen, (loop, position + length)
 
 
-def _tokens(columns: TextColumns, width: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """Starts and ends (rows, width) of blank-separated tokens; None where quoting makes this unsafe."""
-    text = columns.text
-    blank = columns.bytes[: len(text) + 1] <= ord(" ")
+def _loop_length(columns: TextColumns) -> int | None:
+    """Bytes of the rows in front of the next comment, tag or keyword line; None where a text field is met before."""
+    newlines = np.flatnonzero(columns.bytes[: len(columns.text)] == ord("\n"))
+    first = columns.bytes[newlines + 1]
+    ending = (first == ord("#")) | (first == ord("_"))
+    possible = np.flatnonzero((first | 0x20 == ord("l")) | (first | 0x20 == ord("d")) | (first | 0x20 == ord("s")))
+    words = columns.first(newlines[possible] + 1, 5) | np.uint64(0x20202020)
+    ending[possible[np.isin(words, KEYWORDS)]] = True
+    stop = int(np.argmax(ending)) if ending.any() else len(newlines)
+    if (first[:stop] == ord(";")).any() or columns.bytes[0] == ord(";"):
+        return None
+    return int(newlines[stop]) + 1 if stop < len(newlines) else len(columns.text)
+
+
+def _tokens(columns: TextColumns, length: int, width: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """Starts and ends (rows, width) of the blank-separated tokens; None where quoting makes this unsafe."""
+    blank = columns.bytes[: length + 1] <= ord(" ")
+    blank[length] = True
     edges = np.flatnonzero(blank[1:] != blank[:-1]) + 1
-    if len(text) and not blank[0]:
+    if length and not blank[0]:
         edges = np.concatenate(([0], edges))
     starts, stops = edges[0::2], edges[1::2]
-    if not len(starts) or len(starts) % width or text.startswith(b";") or b"\n;" in text or b" #" in text:
+    if not len(starts) or len(starts) % width:
         return None
-    if b"'" in text or b'"' in text:
+    text = columns.text
+    if text.find(b"#", 0, length) >= 0 and text.find(b" #", 0, length) >= 0:  # one character is found much faster
+        return None
+    if text.find(b"'", 0, length) >= 0 or text.find(b'"', 0, length) >= 0:
         first, last = columns.bytes[starts], columns.bytes[stops - 1]
         quoted = (first == ord("'")) | (first == ord('"'))
         if (quoted & ((first != last) | (stops - starts < 2))).any():
@@ -130,7 +156,7 @@ def _tokens(columns: TextColumns, width: int) -> tuple[np.ndarray, np.ndarray] |
     return starts.reshape(-1, width), stops.reshape(-1, width)
 
 
-def _parsed_site(text: bytes) -> tuple[dict[str, Column], gemmi.cif.Block, bytes]:
+def _parsed_site(text: bytes) -> tuple[dict[str, Column], gemmi.cif.Block]:
     """Columns of the atom table through gemmi's parser, for any legal CIF."""
     for block in _document(text):
         names = [tag for item in block for tag in _tags_of(item) if tag.lower().startswith(SITE)]
@@ -147,7 +173,7 @@ def _parsed_site(text: bytes) -> tuple[dict[str, Column], gemmi.cif.Block, bytes
         found[name.lower()[len(SITE) :]] = Column(TextColumns(b"\n".join(encoded)), starts, stops)
     if not found:
         raise Unusable("empty", "the _atom_site table has no rows")
-    return _choose(found), block, text
+    return _choose(found), block
 
 
 def _tags_of(item) -> list[str]:
@@ -166,7 +192,7 @@ def _choose(columns: dict[str, Column]) -> dict[str, Column]:
     return chosen
 
 
-def _table(site: dict[str, Column], block: gemmi.cif.Block, is_plddt: bool) -> AtomTable:
+def _table(site: dict[str, Column], block: gemmi.cif.Block) -> AtomTable:
     """AtomTable of the first model from the token columns."""
     rows, models = _first_model_rows(site)
     polypeptides, others = _polymer_entities(block)
@@ -196,7 +222,7 @@ def _table(site: dict[str, Column], block: gemmi.cif.Block, is_plddt: bool) -> A
     insertion = _characters(site, "insertion", first_rows)
     identity = sequence.astype(np.int64) * 256 + (0 if stated is not None else insertion)
     het = site["group"].take(first_rows).words() == HETATM if "group" in site else np.zeros(len(first_rows), bool)
-    residue = site["residue"]
+    name, atom_name, residue_names = _names(site["residue"], first_rows, atom_rows)
     listed = _listed_residues(block)
     entities = site["entity"].take(first_rows[chain_first]).texts() if "entity" in site else [""] * len(asym_names)
     return AtomTable(
@@ -204,24 +230,33 @@ def _table(site: dict[str, Column], block: gemmi.cif.Block, is_plddt: bool) -> A
         identity=identity,
         number=number,
         insertion=insertion,
-        name=residue.take(first_rows).words(),
+        name=name,
         het=het,
         polymer=np.full(len(first_rows), NOT_STATED if stated is None else POLYMER, np.int8),
         atom_run=run_of_row[atoms],
         atom_kind=kinds[atoms],
         altloc=_characters(site, "altloc", atom_rows),
-        atom_residue_name=residue.take(atom_rows).words(),
+        atom_name=atom_name,
         occupancy=_optional_numbers(site, "occupancy", atom_rows, 1.0),
         b_factor=_optional_numbers(site, "b_factor", atom_rows, 0.0),
         coordinates=np.stack([site[axis].take(atom_rows).numbers() for axis in "xyz"], axis=1),
+        residue_names=residue_names,
         chain_names=chain_names,
         chain_keys=asym_names,
         listed=[listed.get(entity, 0) for entity in entities],
         entry=entry_id(gemmi.cif.as_string(block.find_value("_entry.id") or "")) or entry_id(block.name),
-        is_plddt=is_plddt,
+        is_plddt=_states_plddt(block),
         ordered=stated is not None,
         counts={"models_dropped": models - 1, "other_polymer_chains": _other_chains(block, others)},
     )
+
+
+def _states_plddt(block: gemmi.cif.Block) -> bool:
+    """Whether the file says that its B column holds pLDDT: by its quality metric, or as an AlphaFold DB entry."""
+    metrics = [row.str(0).lower() for row in block.find(["_ma_qa_metric.name"])]
+    sources = [row.str(0) for row in block.find(["_database_2.database_id"])]
+    entry = gemmi.cif.as_string(block.find_value("_entry.id") or "")
+    return "plddt" in metrics or "AlphaFoldDB" in sources or entry.upper().startswith("AF-")
 
 
 def _first_model_rows(site: dict[str, Column]) -> tuple[np.ndarray, int]:
@@ -253,12 +288,10 @@ def _other_chains(block: gemmi.cif.Block, entities: list[str]) -> int:
     return sum(row.str(0) in entities for row in block.find("_struct_asym.", ["entity_id"]))
 
 
-def _listed_residues(block: gemmi.cif.Block) -> dict[str, int]:
+def _listed_residues(block: gemmi.cif.Block) -> Counter:
     """Length of the sequence of each entity (microheterogeneous positions once)."""
-    positions: dict[str, set[str]] = {}
-    for row in block.find("_entity_poly_seq.", ["entity_id", "num"]):
-        positions.setdefault(row.str(0), set()).add(row[1])
-    return {entity: len(numbers) for entity, numbers in positions.items()}
+    columns = [block.find_values(f"_entity_poly_seq.{tag}") for tag in ("entity_id", "num")]
+    return Counter(gemmi.cif.as_string(entity) for entity, _ in set(zip(*map(list, columns), strict=True)))
 
 
 def _present(site: dict[str, Column], key: str) -> list[Column]:
@@ -269,23 +302,25 @@ def _differs(column: Column) -> np.ndarray:
     """bool (rows - 1,): the token differs from the one before."""
     if column.exceeds_word():
         texts = column.texts()
-        return np.array([a != b for a, b in zip(texts, texts[1:], strict=False)], bool)
+        return np.array([a != b for a, b in pairwise(texts)], bool)
     words = column.words()
     return words[1:] != words[:-1]
 
 
-def _codes(column: Column) -> tuple[np.ndarray, list[str], list[int]]:
-    """Codes in order of first appearance, the distinct texts, and the row of the first appearance of each."""
-    starts = run_starts(_differs(column))
-    texts = column.take(starts).texts()
-    code_of: dict[str, int] = {}
-    first = []
-    for text, row in zip(texts, starts.tolist(), strict=True):
-        if text not in code_of:
-            code_of[text] = len(code_of)
-            first.append(row)
-    lengths = np.diff(np.concatenate((starts, [len(column.starts)])))
-    return np.repeat([code_of[text] for text in texts], lengths), list(code_of), first
+def _codes(column: Column) -> tuple[np.ndarray, list[str], np.ndarray]:
+    """Codes in order of first appearance, the text of each code, and the row where it appears first."""
+    values = column.words()
+    if column.exceeds_word():
+        values = np.unique(np.array(column.texts()), return_inverse=True)[1]
+    codes, first = segment_codes(values)
+    return codes, column.take(first).texts(), first
+
+
+def _names(column: Column, runs: np.ndarray, atoms: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Residue name codes of runs and of atoms, and the names by code."""
+    words = np.concatenate((column.take(runs).words(), column.take(atoms).words()))
+    distinct, codes = np.unique(words, return_inverse=True)
+    return codes[: len(runs)], codes[len(runs) :], [unpack(word) for word in distinct.tolist()]
 
 
 def _numbers(column: Column, tag: str) -> np.ndarray:

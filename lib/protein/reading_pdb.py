@@ -20,102 +20,106 @@ from lib.protein.atom_table import (
     backbone_kinds,
     entry_id,
     run_starts,
+    segment_codes,
 )
 from lib.protein.residues import Kind, classify
 from lib.protein.text_columns import TextColumns, pack, parse_integers, parse_numbers, repaired, unpack
 
-ATOM, HETATM, TER = (np.uint64(pack(name)) for name in ("ATOM  ", "HETATM", "TER"))
+ATOM, HETATM, MODEL, ENDMDL, TER = (np.uint64(pack(name)) for name in ("ATOM  ", "HETATM", "MODEL ", "ENDMDL", "TER"))
 BLANK_WORD = np.uint64(0x20)
 COORDINATES_END = 54  # columns; shorter atom records are cut
 FIELDS_END = 66  # end of the B factor
 # aligned names of columns 13-16 -> 0..3
 ALIGNED_NAMES = np.array([pack(name) for name in (" N  ", " CA ", " C  ", " O  ")], np.uint64)
 LEGACY_COLUMNS = re.compile(rb"[0-9][A-Z0-9]{3} *[0-9]+")
-OTHER_RECORDS = re.compile(rb"^(HEADER|TITLE|COMPND|REMARK|CRYST1|SEQRES|MODEL|END|TER|MASTER|EXPDTA|AUTHOR)", re.MULTILINE)
+OTHER_RECORDS = re.compile(rb"^(HEADER|TITLE|COMPND|REMARK|CRYST1|SEQRES|END|TER|MASTER|EXPDTA|AUTHOR)", re.MULTILINE)
+SEQUENCE_LENGTH = re.compile(rb"^SEQRES.{3}1(.{2}) ([ 0-9]{3}[0-9])", re.MULTILINE)
+SEQUENCE_LINE = re.compile(rb"^SEQRES.{13}(.*)$", re.MULTILINE)
 PREDICTION_TITLE = re.compile(rb"^TITLE.*ALPHAFOLD.*PREDICTION", re.MULTILINE)
 HYBRID36 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def read_pdb(text: bytes) -> AtomTable:
     """Atoms of the first model. Raises Unusable with a named reason."""
-    if b"\r" in text:
-        text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    body, models = _first_model(text)
-    columns = TextColumns(body)
-    newlines = np.flatnonzero(columns.bytes[: len(body)] == ord("\n"))
+    if b"\r" in text and b"\n" not in text:
+        text = text.replace(b"\r", b"\n")
+    columns = TextColumns(text)
+    newlines = np.flatnonzero(columns.bytes[: len(text)] == ord("\n"))
     starts = np.concatenate(([0], newlines + 1))
-    ends = np.concatenate((newlines, [len(body)]))
     records = columns.first(starts, 6)
+    last_line, models = _first_model(records)
+    starts, records = starts[:last_line], records[:last_line]
     het_line = records == HETATM
     lines = np.flatnonzero((records == ATOM) | het_line)
     if not len(lines):
         _refuse_without_atoms(text, models)
     begin = starts[lines]
-    length = ends[lines] - begin
-    _refuse_cut(body, lines, length, starts, complete=len(body) < len(text))
-    header = body[: begin[0]]
-
-    identity = columns.first(begin + 20, 7)  # chain (21-22), number (23-26), insertion code (27)
+    length = np.append(newlines, len(text))[lines] - begin
+    _refuse_cut(text, lines, length, starts)
     ter_rows = np.searchsorted(lines, np.flatnonzero(records & np.uint64(0xFFFFFF) == TER))
+    table = _table(columns, begin, length, het_line[lines], ter_rows[ter_rows > 0])
+    table.counts["models_dropped"] = max(models - 1, 0)
+    return table
+
+
+def _table(columns: TextColumns, begin: np.ndarray, length: np.ndarray, het: np.ndarray, ter: np.ndarray) -> AtomTable:
+    """AtomTable of the atom records at `begin`; ter: number of atom records before each TER."""
+    header = columns.text[: begin[0]]
+    identity = columns.first(begin + 20, 7)  # chain (21-22), number (23-26), insertion code (27)
     changed = identity[1:] != identity[:-1]
-    inner = ter_rows[(ter_rows > 0) & (ter_rows < len(lines))]
-    changed[inner - 1] = True
+    changed[ter[ter < len(begin)] - 1] = True
     first = run_starts(changed)
+    run_of_row = np.concatenate(([0], np.cumsum(changed)))
 
     atom_words = columns.words(begin + 12)  # atom name, altloc, residue name
     kinds, shifted = _kinds(atom_words)
     rows = np.flatnonzero(kinds < 4)
-    run_of_row = np.cumsum(np.concatenate(([0], changed)))
+    atom_words, atom_begin, atom_kind, atom_run = atom_words[rows], begin[rows], kinds[rows], run_of_row[rows]
+    altloc = _character(atom_words, 4)
     run_identity = identity[first]
-    run_name, chain_words = _names(columns, begin[first], run_identity)
-    atom_name, _ = _names(columns, begin[rows], identity[rows])
-    chain, chain_words = _first_seen_codes(chain_words)
-    chain_names = [unpack(word) or "_" for word in chain_words]
-    ter_runs = run_of_row[ter_rows[ter_rows > 0] - 1]
-    altloc = (atom_words[rows] >> np.uint64(32) & np.uint64(0xFF)).astype(np.uint8)
-    altloc[altloc == ord(" ")] = BLANK
-    insertion = (run_identity >> np.uint64(48)).astype(np.uint8)
-    insertion[insertion == ord(" ")] = BLANK
-    number = _residue_numbers(run_identity)
-    xyz, occupancy, b_factor = _measurements(columns, begin[rows], length[rows])
-    listed, listed_names = _sequence_records(header)
-    het = het_line[lines[first]]
+    name, residue_names, chain_words = _names(columns, begin[first], run_identity)
+    atom_name = name[atom_run]
+    first_words = columns.first(begin[first] + 17, 3)
+    alternatives = bool(altloc.any()) or bool((atom_words >> np.uint64(40) != first_words[atom_run]).any())
+    if alternatives:
+        atom_name, residue_names = _names_of_atoms(columns, atom_begin, identity[rows], name, residue_names)
+    chain, first_seen = segment_codes(chain_words)
+    chain_names = [unpack(word) or "_" for word in chain_words[first_seen].tolist()]
+    number, insertion = _residue_numbers(run_identity), _character(run_identity, 6)
+    listed = _sequence_lengths(header)
     return AtomTable(
         chain=chain,
         identity=number.astype(np.int64) * 256 + insertion,
         number=number,
         insertion=insertion,
-        name=run_name,
-        het=het,
-        polymer=_polymer(chain, het, run_name, ter_runs, listed_names),
-        atom_run=run_of_row[rows],
-        atom_kind=kinds[rows],
+        name=name,
+        het=het[first],
+        polymer=_polymer(chain, het[first], name, residue_names, run_of_row[ter - 1], header),
+        atom_run=atom_run,
+        atom_kind=atom_kind,
         altloc=altloc,
-        atom_residue_name=atom_name,
-        occupancy=occupancy,
-        b_factor=b_factor,
-        coordinates=xyz,
+        atom_name=atom_name,
+        occupancy=_occupancies(columns, atom_begin, length[rows]) if alternatives else np.ones(len(rows)),
+        b_factor=_b_factors(columns, atom_begin, length[rows], atom_kind, atom_run),
+        coordinates=_coordinates(columns, atom_begin),
+        residue_names=residue_names,
         chain_names=chain_names,
         chain_keys=chain_names,
         listed=[listed.get(name, 0) for name in chain_names],
         entry=entry_id(header[62:66].decode("latin-1")) if header.startswith(b"HEADER") else "",
         is_plddt=PREDICTION_TITLE.search(header) is not None,
         counts={
-            "models_dropped": max(models - 1, 0),
-            "legacy_column_files": int(_has_legacy_columns(body, begin)),
+            "legacy_column_files": int(_has_legacy_columns(columns.text, begin)),
             "shifted_name_files": int(shifted),
         },
     )
 
 
-def _first_model(text: bytes) -> tuple[bytes, int]:
-    """Text up to the end of the first model, and the number of models."""
-    end = text.find(b"\nENDMDL")
-    first = 0 if text.startswith(b"MODEL ") else text.find(b"\nMODEL ")
-    second = text.find(b"\nMODEL ", first + 1) if first >= 0 else -1
-    stops = [position + 1 for position in (end, second) if position >= 0]
-    models = text.count(b"\nMODEL ") + text.startswith(b"MODEL ")
-    return (text[: min(stops)] if stops else text), models
+def _first_model(records: np.ndarray) -> tuple[int, int]:
+    """Number of lines up to the end of the first model, and the number of models."""
+    begins = np.flatnonzero(records == MODEL)
+    stops = np.concatenate((np.flatnonzero(records == ENDMDL)[:1], begins[1:2]))
+    return (int(stops.min()) if len(stops) else len(records)), len(begins)
 
 
 def _refuse_without_atoms(text: bytes, models: int) -> None:
@@ -128,15 +132,16 @@ def _refuse_without_atoms(text: bytes, models: int) -> None:
     raise Unusable("unreadable", f"{len(text):,} bytes without any PDB record")
 
 
-def _refuse_cut(body: bytes, lines: np.ndarray, length: np.ndarray, starts: np.ndarray, complete: bool) -> None:
-    """Raise for atom records that end early. `complete`: text follows behind the body, so its end is no cut."""
+def _refuse_cut(text: bytes, lines: np.ndarray, length: np.ndarray, starts: np.ndarray) -> None:
+    """Raise for atom records that end early; `starts` are the lines of the first model only."""
     short = np.flatnonzero(length < COORDINATES_END)
     if len(short):
-        place = "the last atom record" if short[0] == len(lines) - 1 else f"the atom record in line {lines[short[0]] + 1}"
+        last = short[0] == len(lines) - 1
+        place = "the last atom record" if last else f"the atom record in line {lines[short[0]] + 1}"
         raise Unusable("cut_record", f"{place} ends at column {length[short[0]]}, coordinates end at {COORDINATES_END}")
-    if complete or body.endswith(b"\n"):
+    tail = text[starts[-1] :]
+    if b"\n" in tail:
         return
-    tail = body[starts[-1] :]
     if lines[-1] == len(starts) - 1:
         if length[-1] < FIELDS_END and len(length) > 1 and length[:-1].min() > length[-1]:
             raise Unusable("cut_record", f"the text ends in column {length[-1]} of an atom record")
@@ -160,9 +165,16 @@ def _kinds(atom_words: np.ndarray) -> tuple[np.ndarray, bool]:
     return (left, True) if (left == 1).any() else (kinds, False)
 
 
-def _names(columns: TextColumns, begin: np.ndarray, identity: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Residue name words and chain name words of some atom records."""
-    names = columns.first(begin + 17, 3)
+def _character(words: np.ndarray, position: int) -> np.ndarray:
+    """uint8 character at a position of each word, BLANK for a blank."""
+    characters = (words >> np.uint64(8 * position)).astype(np.uint8)
+    characters[characters == ord(" ")] = BLANK
+    return characters
+
+
+def _names(columns: TextColumns, begin: np.ndarray, identity: np.ndarray) -> tuple[np.ndarray, list[str], np.ndarray]:
+    """Residue name codes of some atom records, the names by code, and chain name words."""
+    words = columns.first(begin + 17, 3)
     chains = identity & np.uint64(0xFFFF)
     wide = np.flatnonzero((chains & np.uint64(0xFF)) != BLANK_WORD)
     if len(wide):
@@ -171,9 +183,21 @@ def _names(columns: TextColumns, begin: np.ndarray, identity: np.ndarray) -> tup
         for word in np.unique(four).tolist():
             if classify(unpack(word)).kind is not Kind.OTHER:
                 members = wide[four == np.uint64(word)]
-                names[members] = np.uint64(word)
+                words[members] = np.uint64(word)
                 chains[members] = chains[members] & np.uint64(0xFF00) | BLANK_WORD
-    return _left_aligned(names), chains
+    distinct, codes = np.unique(words, return_inverse=True)
+    return codes, [unpack(word) for word in distinct.tolist()], chains
+
+
+def _names_of_atoms(
+    columns: TextColumns, begin: np.ndarray, identity: np.ndarray, run_names: np.ndarray, residue_names: list[str]
+) -> tuple[np.ndarray, list[str]]:
+    """Residue name codes of single atom records, and `residue_names` with what is new behind it."""
+    codes, names, _ = _names(columns, begin, identity)
+    known = {name: code for code, name in enumerate(residue_names)}
+    extended = residue_names + [name for name in names if name not in known]
+    known = {name: code for code, name in enumerate(extended)}
+    return np.array([known[name] for name in names], np.int64)[codes], extended
 
 
 def _left_aligned(words: np.ndarray) -> np.ndarray:
@@ -184,15 +208,6 @@ def _left_aligned(words: np.ndarray) -> np.ndarray:
         last = words >> np.uint64(8 * position)
         words = np.where(last == BLANK_WORD, words & np.uint64((1 << (8 * position)) - 1), words)
     return words
-
-
-def _first_seen_codes(words: np.ndarray) -> tuple[np.ndarray, list[int]]:
-    """Codes 0.. in order of first appearance, and the distinct words in that order."""
-    distinct, first, inverse = np.unique(words, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    return rank[inverse], distinct[order].tolist()
 
 
 def _residue_numbers(identity: np.ndarray) -> np.ndarray:
@@ -221,67 +236,80 @@ def _hybrid36(text: str) -> int:
         raise Unusable("unreadable", f"residue number {text!r} in columns 23-26") from None
 
 
-def _measurements(columns: TextColumns, begin: np.ndarray, length: np.ndarray):
-    """Coordinates (atoms, 3), occupancies and B factors; NaN where the field is no number."""
+def _coordinates(columns: TextColumns, begin: np.ndarray) -> np.ndarray:
+    """float64 (atoms, 3); NaN where the field is no number."""
     places = begin[:, None] + np.array([30, 38, 46])
     xyz, bad = parse_numbers(columns.words(places))
-    text = columns.text
-    repaired(xyz, bad, lambda index: text[places.flat[index] : places.flat[index] + 8])
-    sixth = np.uint64(16)  # six characters, right-aligned
-    occupancy, bad = parse_numbers(columns.words(begin + 54) << sixth)
-    bad |= length < 60
-    repaired(occupancy, bad, lambda index: text[begin[index] + 54 : begin[index] + min(length[index], 60)])
-    occupancy[np.isnan(occupancy)] = 1.0  # absent
-    b_factor, bad = parse_numbers(columns.words(begin + 60) << sixth)
-    bad |= length < FIELDS_END
-    repaired(b_factor, bad, lambda index: text[begin[index] + 60 : begin[index] + min(length[index], FIELDS_END)])
-    b_factor[np.isnan(b_factor)] = 0.0
-    return xyz, occupancy, b_factor
+    return repaired(xyz, bad, lambda index: columns.text[places.flat[index] : places.flat[index] + 8])
 
 
-def _sequence_records(header: bytes) -> tuple[dict[str, int], set[str]]:
-    """Residues per chain in SEQRES, and all residue names listed there."""
+def _occupancies(columns: TextColumns, begin: np.ndarray, length: np.ndarray) -> np.ndarray:
+    return _six_characters(columns, begin + 54, length - 54, absent=1.0)
+
+
+def _b_factors(columns, begin: np.ndarray, length: np.ndarray, kinds: np.ndarray, run: np.ndarray) -> np.ndarray:
+    """B factors; where every residue has a CA only theirs are read, as nothing else is used."""
+    used = np.flatnonzero(kinds == 1)
+    if len(used) < 1 + np.count_nonzero(run[1:] != run[:-1]):
+        used = np.arange(len(kinds))
+    values = np.zeros(len(kinds))
+    values[used] = _six_characters(columns, begin[used] + 60, length[used] - 60, absent=0.0)
+    return values
+
+
+def _six_characters(columns: TextColumns, places: np.ndarray, available: np.ndarray, absent: float) -> np.ndarray:
+    values, bad = parse_numbers(columns.words(places) << np.uint64(16))
+    bad |= available < 6
+    repaired(values, bad, lambda index: columns.text[places[index] : places[index] + max(0, min(available[index], 6))])
+    values[np.isnan(values)] = absent
+    return values
+
+
+def _sequence_lengths(header: bytes) -> dict[str, int]:
+    """Residues per chain by SEQRES."""
     lengths: dict[str, int] = {}
-    names: set[str] = set()
-    if b"\nSEQRES" not in header and not header.startswith(b"SEQRES"):
-        return lengths, names
-    for line in header.split(b"\n"):
-        if line.startswith(b"SEQRES"):
-            text = line.decode("latin-1")
-            if text[13:17].strip().isdigit():
-                lengths.setdefault(text[10:12].strip() or "_", int(text[13:17]))
-            names.update(text[19:70].split())
-    return lengths, names
+    for chain, length in SEQUENCE_LENGTH.findall(header):
+        lengths.setdefault(chain.decode("latin-1").strip() or "_", int(length))
+    return lengths
 
 
-def _has_legacy_columns(body: bytes, begin: np.ndarray) -> bool:
+def _sequence_names(header: bytes) -> set[str]:
+    """All residue names that SEQRES lists."""
+    return {name for line in SEQUENCE_LINE.findall(header) for name in line.decode("latin-1").split()}
+
+
+def _has_legacy_columns(text: bytes, begin: np.ndarray) -> bool:
     """Entry id and serial number in columns 73-80, judged by the first, middle and last atom record."""
     places = (int(begin[0]), int(begin[len(begin) // 2]), int(begin[-1]))
-    return all(LEGACY_COLUMNS.match(body[place + 72 : place + 80]) for place in places)
+    return all(LEGACY_COLUMNS.match(text[place + 72 : place + 80]) for place in places)
 
 
-def _polymer(chain: np.ndarray, het: np.ndarray, names: np.ndarray, ter_runs: np.ndarray, listed: set[str]) -> np.ndarray:
+def _polymer(
+    chain: np.ndarray, het: np.ndarray, name: np.ndarray, residue_names: list[str], ter_runs: np.ndarray, header: bytes
+) -> np.ndarray:
     """POLYMER, NOT_POLYMER or NOT_STATED for each run, from TER records.
 
     One TER closes a chain's polymer: what stands before belongs to it; HETATM behind are ligands. ATOM behind it and
     chains with several TER or with water before it use the record in other ways: not stated, geometry decides.
     """
     polymer = np.full(len(chain), NOT_STATED, np.int8)
-    distinct, inverse = np.unique(names, return_inverse=True)
-    texts = [unpack(word) for word in distinct.tolist()]
-    kinds = [classify(text).kind for text in texts]
-    is_water = np.array([kind is Kind.WATER for kind in kinds])[inverse]
-    run = np.arange(len(chain))
-    for index in np.unique(chain[ter_runs]).tolist():
-        own = chain == index
-        closing = ter_runs[chain[ter_runs] == index]
-        before = own & (run <= closing[0])
-        if len(np.unique(closing)) > 1 or (is_water & before).any():
+    if not len(ter_runs):
+        return polymer
+    kinds = [classify(text).kind for text in residue_names]
+    is_water = np.array([kind is Kind.WATER for kind in kinds])[name]
+    closing_runs: dict[int, set[int]] = {}
+    for run in ter_runs.tolist():
+        closing_runs.setdefault(int(chain[run]), set()).add(run)
+    for index, closing in closing_runs.items():
+        own = np.flatnonzero(chain == index)
+        before, behind = own[own <= min(closing)], own[own > min(closing)]
+        if len(closing) > 1 or is_water[before].any():
             continue
         polymer[before] = POLYMER
-        polymer[own & ~before & het] = NOT_POLYMER
+        polymer[behind[het[behind]]] = NOT_POLYMER
     # Unknown names in front of TER that no sequence record lists may be ligands put there by other programs.
-    doubtful = [kind is Kind.OTHER and text not in listed for kind, text in zip(kinds, texts, strict=True)]
-    if any(doubtful):
-        polymer[(polymer == POLYMER) & np.array(doubtful)[inverse]] = NOT_STATED
+    if Kind.OTHER in kinds:
+        listed = _sequence_names(header)
+        doubtful = [kind is Kind.OTHER and text not in listed for kind, text in zip(kinds, residue_names, strict=True)]
+        polymer[(polymer == POLYMER) & np.array(doubtful)[name]] = NOT_STATED
     return polymer

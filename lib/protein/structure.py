@@ -96,7 +96,8 @@ class ReadOptions:
             raise UserError(f"assembly {self.assembly}: expected 1 or more; assemblies are numbered from 1")
         if self.max_chain_length is not None and self.max_chain_length < self.min_length:
             raise UserError(
-                f"max_chain_length {self.max_chain_length} is below min_length {self.min_length}; raise it or leave it out"
+                f"max_chain_length {self.max_chain_length} is below min_length {self.min_length}; "
+                f"raise it or leave it out"
             )
 
     def content_key(self) -> dict:

@@ -12,6 +12,7 @@ import numpy as np
 ONES = 0x0101010101010101
 HIGH_BITS = 0x80 * ONES
 LOW_BITS = 0x7F * ONES
+BLANKS = 0x20 * ONES
 ALL_BITS = 0xFFFFFFFFFFFFFFFF
 # mask that keeps the first n characters of a word, n = 0..8
 FIRST_CHARACTERS = np.array([(1 << (8 * count)) - 1 for count in range(9)], dtype=np.uint64)
@@ -93,12 +94,12 @@ def number_or_nan(text: bytes | str) -> float:
 
 
 def parse_numbers(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Decimal numbers in right-aligned words (filled with blanks or NUL on the left), as float64, and where that failed.
+    """Decimal numbers in right-aligned words (blanks or NUL in front), as float64, and where that failed.
 
     Accepted: blanks, at most one minus, digits with at most one point. All else (exponents, plus signs, nan, blank
     fields) is marked bad and has value 0.
     """
-    words = words | np.uint64(0x20 * ONES)  # NUL becomes a blank; digits, minus and point stay as they are
+    words = words | np.uint64(BLANKS)  # NUL becomes a blank; digits, minus and point stay as they are
     points = _equal_bytes(words, ord("."))
     if points.size == 0:
         return np.zeros(points.shape), np.zeros(points.shape, bool)
@@ -129,23 +130,22 @@ def _parse_pattern(words: np.ndarray, points: int) -> tuple[np.ndarray, np.ndarr
 
 def parse_integers(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Integers in right-aligned words (blank or NUL filled), as float64, and where the field is none."""
-    words = words | np.uint64(0x20 * ONES)
-    minus = _equal_bytes(words, ord("-"))
-    blank = _equal_bytes(words, ord(" "))
-    filling = ((minus | blank) >> np.uint64(7)) * np.uint64(0xFF)  # whole bytes
-    digits = words ^ ((blank >> np.uint64(7)) * np.uint64(ord(" ") ^ ord("0")))
-    digits ^= (minus >> np.uint64(7)) * np.uint64(ord("-") ^ ord("0"))
-    digits ^= np.uint64(0x30 * ONES)  # bytes 0..9 now
-    bad = ((((digits & np.uint64(LOW_BITS)) + np.uint64(0x76 * ONES)) | digits) & np.uint64(HIGH_BITS)) != 0
+    words = words | np.uint64(BLANKS)
+    digits = words ^ np.uint64(0x30 * ONES)  # a digit becomes its value 0..9
+    other = (((digits & np.uint64(LOW_BITS)) + np.uint64(0x76 * ONES)) | digits) & np.uint64(HIGH_BITS)
+    filling = (other >> np.uint64(7)) * np.uint64(0xFF)  # whole bytes; they must be the first ones
     after = filling + np.uint64(1)
-    bad |= (filling & after) != 0  # blanks and the minus stand in front only
-    bad |= after == 0  # nothing but blanks
-    bad |= (minus != 0) & (after != minus << np.uint64(1))  # one minus, right before the digits
-    value = (digits * np.uint64(2561)) >> np.uint64(8) & np.uint64(0x00FF00FF00FF00FF)
+    filler = (words ^ np.uint64(BLANKS)) & filling  # 0 for blanks only
+    minus = filler == (after >> np.uint64(8)) * np.uint64(ord("-") ^ ord(" "))  # a minus right before the digits
+    minus &= filler != 0
+    bad = (filling & after != 0) | (after == 0) | ((filler != 0) & ~minus)
+    value = digits & ~filling
+    value = (value * np.uint64(2561)) >> np.uint64(8) & np.uint64(0x00FF00FF00FF00FF)
     value = (value * np.uint64(6553601)) >> np.uint64(16) & np.uint64(0x0000FFFF0000FFFF)
     value = ((value * np.uint64(42949672960001)) >> np.uint64(32)).astype(np.float64)
-    np.negative(value, out=value, where=minus != 0)
-    value[bad] = 0.0
+    np.negative(value, out=value, where=minus)
+    if bad.any():
+        value[bad] = 0.0
     return value, bad
 
 
