@@ -289,14 +289,14 @@ class _Build:
                 f"{self.root}: none of {len(self.wanted)} files gave a usable chain ({told}): add structures"
             )
         store = ChainStore(self.cache_dir, index)
-        clashes = sum(1 for chain_id, plain in zip(store.ids, store.plain_ids) if chain_id != plain)
-        if clashes:
-            self.log(
-                f"cache: {clashes} chains of files that differ only by extension carry the full file name in their id"
-            )
         _add_clusters(index, store, self.index, cluster, self.log)
         index.report = store.data_report().to_dict()
         if self.index is None or (self.index.shards, self.index.sources) != (index.shards, index.sources):
+            clashes = sum(1 for chain_id, plain in zip(store.ids, store.plain_ids) if chain_id != plain)
+            if clashes:
+                self.log(
+                    f"cache: {clashes} chains of files that differ only by extension carry the full file name in their id"
+                )
             write_index(self.cache_dir, index)
         self._remove_others(index)
         return store
