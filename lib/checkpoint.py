@@ -218,7 +218,8 @@ def _raise_anywhere(acc: Accelerator, failure: str) -> None:
 
 def _read_tensors(file: Path) -> states.Tensors:
     try:
-        return load_file(file)
+        # Copies: a reduction over file-mapped memory, which is aligned otherwise, rounds otherwise than over torch's own.
+        return {name: tensor.clone() for name, tensor in load_file(file).items()}
     except FileNotFoundError:
         raise UserError(f"{file} is missing on this machine: checkpoints need a folder that all machines see") from None
     except (SafetensorError, OSError) as error:

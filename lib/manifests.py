@@ -2,12 +2,13 @@
 
 import hashlib
 import json
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from lib.errors import UserError
-from lib.files import read_json, sha256_file, to_json
+from lib.files import TEMPORARY, read_json, sha256_file, to_json
 
 FORMAT = "quartet-checkpoint-1"
 MANIFEST = "manifest.json"
@@ -100,12 +101,15 @@ def readable_manifests(folder: Path) -> list[Manifest]:
 
 
 def forget_old(folder: Path, keep: int) -> None:
-    """Delete all but the newest `keep` and the newest best. Damaged ones are left for the user to look at."""
+    """Delete all but the newest `keep` and the newest best. Those without a readable manifest are left alone."""
     ordered = sorted(readable_manifests(folder), key=lambda manifest: manifest.sequence, reverse=True)
     best = next((manifest.path for manifest in ordered if manifest.best), None)
     for manifest in ordered[keep:]:
         if manifest.path != best:
-            shutil.rmtree(manifest.path)
+            # A deletion that is killed half-way must not look like a damaged checkpoint.
+            leaving = manifest.path.with_name(f"{TEMPORARY}{manifest.path.name}")
+            os.rename(manifest.path, leaving)
+            shutil.rmtree(leaving)
 
 
 def newest_checkpoint(folder: Path, trainer: str) -> tuple[Manifest | None, list[str]]:

@@ -58,7 +58,7 @@ class RunLog:
         self._start_trackers()
         if sys.stderr.isatty():
             self.bar = tqdm(total=self.total_steps, initial=self.step, unit="step", dynamic_ncols=True, file=sys.stderr)
-        for text in self.run.notes:
+        for text in [*getattr(self.acc, "launch_notes", []), *self.run.notes]:
             self._write_row({"note": text})
         return self
 

@@ -244,7 +244,7 @@ class RunLock:
         self.descriptor: int | None = None
         self.process = os.getpid()
 
-    def acquire(self, wait_s: float = LOCK_WAIT_S) -> list[str]:
+    def acquire(self, wait_s: float | None = None) -> list[str]:
         """Returns a line when the lock of a killed process is taken over. Raises UserError when the run is in use.
 
         A killed owner may take a moment to disappear, hence the wait.
@@ -253,7 +253,7 @@ class RunLock:
             raise UserError(f"{self.path.parent} is in use by this very process: close its RunDirectory first")
         with disk_errors(self.path.parent, 0, "lock the run"):
             self.descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        until = time.monotonic() + wait_s
+        until = time.monotonic() + (LOCK_WAIT_S if wait_s is None else wait_s)
         while not self._try():
             if time.monotonic() >= until:
                 owner = self._owner()

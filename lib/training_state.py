@@ -231,11 +231,20 @@ def apply_optimizer(acc: Accelerator, model: nn.Module, optimizer, described: di
         state = decode(described["optimizer"], tensors) if acc.is_main_process else {}
         options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
         set_optimizer_state_dict(model, inner, state, options=options)
+        _restore_options(inner, described["optimizer"]["param_groups"])
     else:
         state = decode(described["optimizer"], tensors)
         _load_by_name(inner, parameter_names(acc, model, inner), state)
     if acc.scaler is not None and "scaler" in described:
         acc.scaler.load_state_dict(decode(described["scaler"], tensors))
+
+
+def _restore_options(inner: torch.optim.Optimizer, saved: list[dict]) -> None:
+    """torch's sharded loading turns tuples (betas) into lists: the saved values replace them."""
+    for group, values in zip(inner.param_groups, saved, strict=True):
+        for key, value in values.items():
+            if key != "params" and not (isinstance(value, dict) and TENSOR in value):
+                group[key] = decode(value, {})
 
 
 def _load_by_name(inner: torch.optim.Optimizer, names: list[str], state: dict) -> None:

@@ -1,5 +1,6 @@
 """Configuration from flags and YAML: values, precedence, spelling, and one line for every mistake."""
 
+# ruff: noqa: RUF009 (`option` returns a dataclass field, as `dataclasses.field` does)
 import enum
 import math
 from dataclasses import dataclass, field
