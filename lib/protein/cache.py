@@ -295,7 +295,7 @@ class _Build:
             clashes = sum(1 for chain_id, plain in zip(store.ids, store.plain_ids) if chain_id != plain)
             if clashes:
                 self.log(
-                    f"cache: {clashes} chains of files that differ only by extension have the full file name in their id"
+                    f"cache: {clashes} chains of files that differ only by extension have the file name in their id"
                 )
             write_index(self.cache_dir, index)
         self._remove_others(index)
