@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass
 
 from lib.args import RunArgs, option
+from lib.distributed import global_sums
 from lib.launch import announce, environment_facts, run, scaled_learning_rate, start
 
 
@@ -31,6 +32,7 @@ def main(config: Config) -> None:
     fields = {
         "rank": accelerator.process_index,
         "world": accelerator.num_processes,
+        "counted": global_sums(accelerator, {"ranks": 1.0})["ranks"],
         "device": accelerator.device.type,
         "kind": accelerator.distributed_type.value,
         "backend": facts["backend"],
@@ -43,6 +45,7 @@ def main(config: Config) -> None:
         "parent": os.getppid(),
         "pid": os.getpid(),
     }
+    # One write: lines of different ranks must not mix.
     sys.stdout.write(json.dumps(fields) + "\n")
 
 
