@@ -260,7 +260,7 @@ class Training:
             f"{self.saved_step} was saved; look at these records, lower --learning_rate, or use --precision fp32"
         )
 
-    def scores(self, side: str, metrics, on_residues=None) -> Scores | None:
+    def scores(self, side: str, metrics, on_unit=None) -> Scores | None:
         """Every unit of a side once over all processes; None when a signal ended it."""
         acc = self.acc
         share = eval_shares(self.data.sides[side], acc.num_processes)[acc.process_index]
@@ -275,7 +275,7 @@ class Training:
             autocast=acc.autocast,
             metrics=metrics,
             should_stop=lambda: self.signals.requested,
-            on_residues=on_residues,
+            on_unit=on_unit,
         )
         if self.signals.agreed(acc):
             return None
@@ -319,7 +319,7 @@ class Training:
     def finish(self, sizes: dict) -> dict:
         """Final checkpoint, evaluation, results, export and report; returns the results."""
         acc, config, progress = self.acc, self.config, self.progress
-        bayes = BayesScores.load(self.data, config.seed) if self.data.synthetic else None
+        bayes = BayesScores.load(self.data, self.tables.unigram, config.seed) if self.data.synthetic else None
         if config.save_every != 0:
             self.save()
         scores = self.scores("val", ("masked", "any_order", "one_shot"), bayes and bayes.add)

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from lib.protein.batching import load_unit
 from lib.protein.collate import flat_batch, grouped, scorable, unpack_present
-from lib.protein.masking import METRICS, validation_draw
+from lib.protein.masking import METRICS, validation_draws
 from lib.protein.residues import ALPHABET
 from lib.protein.split import Unit
 from lib.protein.tables import NAMES as TABLE_NAMES
@@ -88,11 +88,11 @@ def _add_tables(scores: Scores, tables: Tables, cell, count, aa: np.ndarray) -> 
 def _chain_rows(unit: Unit, chain_ids: Sequence[str], chain: np.ndarray, found: dict) -> list[dict]:
     """One row per chain with count, nll and recovered residues of every metric.
 
-    found: metric -> (targets of the unit bool (residues,), nll, correct), the last two over the targets.
+    chain: (targets,) chain of each target. found: metric -> (nll, correct), each (targets,).
     """
     rows = [{"id": chain_id, "unit": unit.name} for chain_id in chain_ids]
-    for metric, (target, nll, correct) in found.items():
-        sums = _triples(chain[target], len(rows), nll, correct)
+    for metric, (nll, correct) in found.items():
+        sums = _triples(chain, len(rows), nll, correct)
         for row, (count, total, right) in zip(rows, sums.tolist()):
             row |= {f"{metric}_residues": int(count), f"{metric}_nll": total, f"{metric}_recovered": int(right)}
     return rows
@@ -111,13 +111,14 @@ def score_units(
     autocast: Callable,
     metrics: Sequence[str] = METRICS,
     should_stop: Callable[[], bool] = lambda: False,
-    on_residues: Callable[[dict, dict], None] | None = None,
+    on_unit: Callable[[Unit, dict, np.ndarray, dict], None] | None = None,
 ) -> Scores:
-    """Score every unit once; the encoder runs once per batch, the decoder once per metric.
+    """Score every unit once; the encoder runs once per batch, the decoder once per draw.
 
     Args:
         autocast: makes the context manager of the compute type. should_stop: polled between batches.
-        on_residues: called with the arrays of a unit and {metric: (targets, log-probabilities (residues, 20))}.
+        on_unit: called with the unit, its arrays, its scorable residues bool (residues,), and {metric: log-probabilities
+            float64 (residues, 20)}.
     """
     was_training = model.training
     model.eval()
@@ -128,44 +129,42 @@ def score_units(
         arrays = [load_unit(store, unit) for unit in group]
         may = [scorable(unit["aa"], unpack_present(unit["present"])) for unit in arrays]
         batch = flat_batch([unit.name for unit in group], arrays).to(device)
-        draws = {
-            metric: [validation_draw(metric, ok, seed, unit.name) for ok, unit in zip(may, group)] for metric in metrics
-        }
-        logits = {}
         with autocast():
             encoded = model.encode(model.graph(batch))
-            for metric, drawn in draws.items():
-                order = torch.from_numpy(np.concatenate([order for order, _ in drawn])).to(device)
-                logits[metric] = model.decode(*encoded, batch.aa, order).float().cpu()
-        _add_group(scores, store, group, arrays, may, draws, logits, tables, on_residues)
+            logits = {metric: _metric_logits(model, encoded, batch, metric, group, may, seed) for metric in metrics}
+        start = 0
+        for unit, values, ok in zip(group, arrays, may, strict=True):
+            own = {metric: values_of[start : start + len(ok)] for metric, values_of in logits.items()}
+            start += len(ok)
+            _add_unit(scores, store, unit, values, ok, own, tables)
+            if on_unit is not None:
+                on_unit(unit, values, ok, {m: value.double().log_softmax(-1).numpy() for m, value in own.items()})
     model.train(was_training)
     return scores
 
 
-def _add_group(scores, store, group, arrays, may, draws, logits, tables, on_residues) -> None:
-    """Add the units of one batch: slices of the flat logits back to the units they belong to."""
-    start = 0
-    for index, (unit, values, ok) in enumerate(zip(group, arrays, may)):
-        span = slice(start, start + len(ok))
-        start = span.stop
-        cell, count = local_geometry(values["coordinates"], unpack_present(values["present"]), values["chain"])
-        buried = tables.buried(count)
-        aa = torch.from_numpy(values["aa"].astype(np.int64))
-        found = {}
-        for metric, drawn in draws.items():
-            target = drawn[index][1]
-            picked = torch.from_numpy(target)
-            found[metric] = (
-                target,
-                *_add_metric(scores, metric, logits[metric][span][picked], aa[picked], buried[target]),
-            )
-        _add_tables(scores, tables, cell[ok], count[ok], values["aa"][ok])
-        scores.rows.extend(_chain_rows(unit, [store.ids[row] for row in unit.rows], values["chain"], found))
-        if on_residues is not None:
-            log_p = {metric: logits[metric][span].log_softmax(-1).double().numpy() for metric in draws}
-            on_residues(
-                {"unit": unit, **values}, {metric: (draws[metric][index][1], log_p[metric]) for metric in draws}
-            )
+def _metric_logits(model, encoded, batch, metric: str, group, may, seed: int) -> torch.Tensor:
+    """Logits (residues, 20) float32 on the CPU, each scorable residue from the draw in which it is a target."""
+    draws = [validation_draws(metric, ok, seed, unit.name) for ok, unit in zip(may, group, strict=True)]
+    logits = torch.zeros(batch.residues, CLASSES)
+    for drawn in zip(*draws, strict=True):
+        order = torch.from_numpy(np.concatenate([order for order, _ in drawn])).to(batch.aa.device)
+        target = torch.from_numpy(np.concatenate([target for _, target in drawn]))
+        if bool(target.any()):
+            found = model.decode(*encoded, batch.aa, order).float().cpu()
+            logits[target] = found[target]
+    return logits
+
+
+def _add_unit(scores: Scores, store, unit: Unit, values: dict, ok: np.ndarray, logits: dict, tables: Tables) -> None:
+    """Add one unit; ok: scorable residues bool (residues,); logits: metric -> (residues, 20)."""
+    cell, count = local_geometry(values["coordinates"], unpack_present(values["present"]), values["chain"])
+    aa = torch.from_numpy(values["aa"][ok].astype(np.int64))
+    picked = torch.from_numpy(ok)
+    buried = tables.buried(count[ok])
+    found = {metric: _add_metric(scores, metric, value[picked], aa, buried) for metric, value in logits.items()}
+    _add_tables(scores, tables, cell[ok], count[ok], aa.numpy())
+    scores.rows.extend(_chain_rows(unit, [store.ids[row] for row in unit.rows], values["chain"][ok], found))
 
 
 def _perplexity(triple) -> float:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-N, CA, C, O, CB = range(5)
+N, CA, C, OXYGEN, CB = range(5)
 ATOM_PAIRS = tuple((a, b) for a in range(5) for b in range(5))
 RBF_COUNT, RBF_MIN, RBF_MAX = 16, 2.0, 22.0  # angstrom
 MAX_OFFSET = 32

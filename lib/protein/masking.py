@@ -15,7 +15,7 @@ OBJECTIVES = ("masked", "any_order", "one_shot", "both")
 SCHEDULES = ("fixed", "uniform", "cosine", "span")
 STRATEGIES = ("random", "block")
 METRICS = ("masked", "any_order", "one_shot")
-VALIDATION_MASK_RATIO = 0.15
+MASK_FOLDS = 7  # validation hides one residue in seven at a time, about the original's 15 %
 SPAN_RESIDUES = 10  # mean length of a stretch under the span schedule
 
 
@@ -98,19 +98,20 @@ def span_mask(count: int, wanted: int, generator: np.random.Generator) -> np.nda
     return masked
 
 
-def validation_draw(metric: str, scorable: np.ndarray, seed: int, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Fixed visibility order and targets of a unit for one metric; the same in every epoch and on every rank.
+def validation_draws(metric: str, scorable: np.ndarray, seed: int, name: str) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Fixed (visibility order, targets) of a unit for one metric; the same in every epoch and on every rank.
 
-    `masked` hides VALIDATION_MASK_RATIO of the residues, at least one of them scorable; `any_order` scores every residue
-    given those before it in a random order; `one_shot` scores every residue given the backbone alone.
+    `masked`: MASK_FOLDS draws that together hide every residue once, so that the figure covers all residues and not a
+    lucky seventh of them. `any_order`: every residue given those before it in one random order. `one_shot`: every residue
+    given the backbone alone. Each scorable residue is a target of exactly one draw.
     """
     assert metric in METRICS
     count = len(scorable)
     if metric == "one_shot":
-        return np.zeros(count, np.float32), scorable
+        return [(np.zeros(count, np.float32), scorable)]
     generator = numpy_generator(seed, "validation", metric, name)
     if metric == "any_order":
-        return any_order(count, generator), scorable
-    rule = Objective("masked", "fixed", "random", VALIDATION_MASK_RATIO)
-    masked = rule._mask(scorable, np.zeros((count, 3)), generator)
-    return masked.astype(np.float32), masked & scorable
+        return [(any_order(count, generator), scorable)]
+    fold = generator.permutation(count) % MASK_FOLDS
+    masks = [fold == number for number in range(MASK_FOLDS)]
+    return [(masked.astype(np.float32), masked & scorable) for masked in masks]

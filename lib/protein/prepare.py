@@ -12,7 +12,7 @@ from lib.protein.batching import load_unit
 from lib.protein.cache import ChainStore, build_cache, open_cache
 from lib.protein.collate import scorable, unpack_present
 from lib.protein.options import DataOptions
-from lib.protein.split import SIDES, Unit, make_units, read_names, split_units
+from lib.protein.split import Unit, make_units, match_units, read_names, split_units
 from lib.protein.synthetic import is_synthetic, write_synthetic
 from lib.protein.tables import Tables, fit_tables, local_geometry
 from lib.seeds import derive
@@ -157,5 +157,17 @@ def training_tables(store: ChainStore, units: Sequence[Unit]) -> tuple[Tables, d
     return tables, {"train_residues": sum(unit.length for unit in units), "fitted_residues": known}
 
 
-def split_names(sides: dict[str, list[Unit]]) -> dict[str, list[str]]:
-    return {side: [unit.name for unit in sides[side]] for side in SIDES}
+def select_units(config: DataOptions, store: ChainStore, log: Log) -> list[Unit]:
+    """Units to measure: all, or those named by `config.only` or, with `config.use_test_split`, by test.txt."""
+    units, _ = make_units(store, max_length=config.max_length, unit=config.unit, log=log)
+    if not units:
+        raise UserError(f"--pdb_path {config.pdb_path}: no usable chain found; every file and its reason is in the report")
+    listed = config.only
+    if config.use_test_split:
+        listed = locate(config)[1] / "test.txt"
+        if not listed.is_file():
+            raise UserError(f"--use_test_split: {listed} is not there; write one name per line into it")
+    if listed is None:
+        return units
+    chosen = match_units(units, read_names(listed), "test")
+    return [unit for unit in units if unit in chosen]

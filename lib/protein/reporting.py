@@ -13,7 +13,7 @@ from lib.report import Curve, Series, Table, to_png, write_report
 from lib.runlog import read_metrics
 
 METRIC_LABELS = {
-    "masked": "model, masked 15 %",
+    "masked": "model, masked one in seven",
     "any_order": "model, any order",
     "one_shot": "model, one shot (backbone only)",
 }
@@ -23,7 +23,7 @@ BASELINE_LABELS = {
     "baseline_phi_psi": "table: phi/psi",
     "baseline_table": "table: phi/psi x burial",
 }
-BAYES_LABELS = {"bayes_ppl_masked": "Bayes bound, masked 15 %", "bayes_ppl_one_shot": "Bayes bound, one shot"}
+BAYES_LABELS = {"bayes_ppl_masked": "Bayes bound, masked one in seven", "bayes_ppl_one_shot": "Bayes bound, one shot"}
 
 
 def data_table(report: dict, sizes: dict[str, dict[str, int]]) -> str:

@@ -3,7 +3,10 @@
 import numpy as np
 import torch
 
+from lib.protein.cache_format import Block, encode_block
 from lib.protein.model import Batch
+from lib.protein.split import Unit
+from lib.protein.structure import Chain
 
 
 def random_unit(residues: int, seed: int, chains: int = 1) -> dict[str, np.ndarray]:
@@ -40,3 +43,34 @@ def random_rotation(seed: int) -> torch.Tensor:
     q, r = torch.linalg.qr(torch.randn(3, 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64))
     q = q * torch.sign(torch.diagonal(r))
     return (q * torch.linalg.det(q)).float() if torch.linalg.det(q) < 0 else q.float()
+
+
+class FakeStore:
+    """The part of a ChainStore that batches and evaluation use, over random units of one file each."""
+
+    def __init__(self, lengths: list[int], chains: int = 1, seed: int = 0):
+        self.arrays = [random_unit(length, seed + index, chains) for index, length in enumerate(lengths)]
+        self.place = [(unit, chain) for unit in range(len(lengths)) for chain in range(chains)]
+        self.ids = [f"file{unit}:{'ABC'[chain]}" for unit, chain in self.place]
+        self.files = [f"file{unit}.pdb" for unit, _ in self.place]
+        self.block = Block(encode_block([self._chain(row) for row in range(len(self.ids))], [0] * len(self.ids)))
+
+    def _chain(self, row: int) -> Chain:
+        unit, number = self.place[row]
+        own = {name: values[self.arrays[unit]["chain"] == number] for name, values in self.arrays[unit].items()}
+        kept = {name: own[name] for name in ("coordinates", "present", "aa", "confidence")}
+        return Chain(
+            id=self.ids[row], file=self.files[row], entry=f"file{unit}", name="ABC"[number], is_plddt=False,
+            numbers=own["position"] + 1, insertions={}, copy_of="", **kept,
+        )  # fmt: skip
+
+    def locate(self, row):
+        return self.block, row
+
+    def units(self) -> list[Unit]:
+        result = []
+        for number, arrays in enumerate(self.arrays):
+            rows = tuple(row for row, (unit, _) in enumerate(self.place) if unit == number)
+            name = f"file{number}"
+            result.append(Unit(name, rows, len(arrays["aa"]), 1000 + number, number, f"{name}.pdb", name))
+        return result
