@@ -54,7 +54,8 @@ def join_runs(table: AtomTable, keep: np.ndarray, kind_of_name: np.ndarray, aa_o
     residue, atoms = residue[chosen.atoms], atoms[chosen.atoms]
     kind = table.atom_kind[atoms]
     coordinates = np.zeros((count, 4, 3), np.float32)
-    coordinates[residue, kind] = table.coordinates[atoms]
+    with np.errstate(over="ignore"):  # beyond float32 becomes inf and is rejected
+        coordinates[residue, kind] = table.coordinates[atoms]
     has = np.zeros((count, 4), bool)
     has[residue, kind] = True
     b_factor = np.zeros(count)
@@ -120,8 +121,9 @@ def _figures(residues: Residues, has: np.ndarray, kind: np.ndarray, chosen: Chos
     column["altlocs_resolved"][chosen.altloc_residues] = 1
     np.add.at(column["duplicate_atoms_repaired"], chosen.repaired, 1)
     column["microheterogeneity"][list(chosen.residue_names)] = 1
-    step = residues.coordinates[1:, 0] - residues.coordinates[:-1, 2]
-    apart = np.einsum("ij,ij->i", step, step) > BOND**2
+    with np.errstate(invalid="ignore", over="ignore"):
+        step = residues.coordinates[1:, 0] - residues.coordinates[:-1, 2]
+        apart = np.einsum("ij,ij->i", step, step) > BOND**2
     column["breaks"][1:] = apart | ~has[1:, 0] | ~has[:-1, 2]
     column["breaks"][residues.begins] = 0
     sums = np.add.reduceat(table, residues.begins, axis=1).T.tolist()

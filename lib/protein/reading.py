@@ -62,8 +62,8 @@ def find_structure_files(path: Path | str) -> list[Path]:
             saved_tensors += 1
     if not files and saved_tensors:
         raise UserError(
-            f"{path}: {saved_tensors} .pt files, a cache of the original project, which is not loaded (pickle); "
-            f"rebuild it from the structures: python scripts/evaluate_protein.py cache --pdb_path STRUCTURES --cache_dir {path}"
+            f"{path}: {saved_tensors} .pt files, a cache of the original project, which is never unpickled; rebuild it "
+            f"with: python scripts/train_protein.py --pdb_path STRUCTURE_FOLDER --cache_dir NEW_FOLDER"
         )
     return sorted(files, key=lambda file: file.relative_to(path).as_posix())
 

@@ -122,22 +122,23 @@ def _split_site(text: bytes) -> tuple[dict[str, Column], tuple[int, int]] | None
 
 def _loop_length(columns: TextColumns) -> int | None:
     """Bytes of the rows in front of the next comment, tag or keyword line; None where a text field is met before."""
-    newlines = np.flatnonzero(columns.bytes[: len(columns.text)] == ord("\n"))
+    newlines = np.flatnonzero(columns.bytes[:-1] == ord("\n"))
     first = columns.bytes[newlines + 1]
     ending = (first == ord("#")) | (first == ord("_"))
     possible = np.flatnonzero((first | 0x20 == ord("l")) | (first | 0x20 == ord("d")) | (first | 0x20 == ord("s")))
     words = columns.first(newlines[possible] + 1, 5) | np.uint64(0x20202020)
     ending[possible[np.isin(words, KEYWORDS)]] = True
     stop = int(np.argmax(ending)) if ending.any() else len(newlines)
-    if (first[:stop] == ord(";")).any() or columns.bytes[0] == ord(";"):
+    if (first[:stop] == ord(";")).any() or columns.text.startswith(b";"):
         return None
     return int(newlines[stop]) + 1 if stop < len(newlines) else len(columns.text)
 
 
 def _tokens(columns: TextColumns, length: int, width: int) -> tuple[np.ndarray, np.ndarray] | None:
     """Starts and ends (rows, width) of the blank-separated tokens; None where quoting makes this unsafe."""
-    blank = columns.bytes[: length + 1] <= ord(" ")
-    blank[length] = True
+    blank = columns.bytes[:length] <= ord(" ")
+    if not length or not blank[-1]:
+        blank = np.append(blank, True)  # the last token may end with the text
     edges = np.flatnonzero(blank[1:] != blank[:-1]) + 1
     if length and not blank[0]:
         edges = np.concatenate(([0], edges))
@@ -328,6 +329,8 @@ def _numbers(column: Column, tag: str) -> np.ndarray:
     if not np.isfinite(values).all():
         bad = column.take(np.flatnonzero(~np.isfinite(values))[:1]).texts()[0]
         raise Unusable("missing_ids", f"_atom_site.{tag} {bad!r} is no number")
+    if len(values) and np.abs(values).max() >= 2**31:
+        raise Unusable("unreadable", f"_atom_site.{tag} beyond 32 bits")
     return values.astype(np.int32)
 
 

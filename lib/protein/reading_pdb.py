@@ -25,7 +25,10 @@ from lib.protein.atom_table import (
 from lib.protein.residues import Kind, classify
 from lib.protein.text_columns import TextColumns, pack, parse_integers, parse_numbers, repaired, unpack
 
-ATOM, HETATM, MODEL, ENDMDL, TER = (np.uint64(pack(name)) for name in ("ATOM  ", "HETATM", "MODEL ", "ENDMDL", "TER"))
+ATOM, HETATM, MODEL = (np.uint64(pack(name)) for name in ("ATOM  ", "HETATM", "MODEL "))
+ENDMDL, TER, END = (np.uint64(pack(name)) for name in ("ENDMDL", "TER", "END"))
+SEQRES, TITLE = (np.uint64(pack(name)) for name in ("SEQRES", "TITLE "))
+LINE_FILLING = np.array([0, ord("\n"), ord("\r"), ord(" ")], np.uint64)
 BLANK_WORD = np.uint64(0x20)
 COORDINATES_END = 54  # columns; shorter atom records are cut
 FIELDS_END = 66  # end of the B factor
@@ -33,9 +36,6 @@ FIELDS_END = 66  # end of the B factor
 ALIGNED_NAMES = np.array([pack(name) for name in (" N  ", " CA ", " C  ", " O  ")], np.uint64)
 LEGACY_COLUMNS = re.compile(rb"[0-9][A-Z0-9]{3} *[0-9]+")
 OTHER_RECORDS = re.compile(rb"^(HEADER|TITLE|COMPND|REMARK|CRYST1|SEQRES|END|TER|MASTER|EXPDTA|AUTHOR)", re.MULTILINE)
-SEQUENCE_LENGTH = re.compile(rb"^SEQRES.{3}1(.{2}) ([ 0-9]{3}[0-9])", re.MULTILINE)
-SEQUENCE_LINE = re.compile(rb"^SEQRES.{13}(.*)$", re.MULTILINE)
-PREDICTION_TITLE = re.compile(rb"^TITLE.*ALPHAFOLD.*PREDICTION", re.MULTILINE)
 HYBRID36 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -44,7 +44,7 @@ def read_pdb(text: bytes) -> AtomTable:
     if b"\r" in text and b"\n" not in text:
         text = text.replace(b"\r", b"\n")
     columns = TextColumns(text)
-    newlines = np.flatnonzero(columns.bytes[: len(text)] == ord("\n"))
+    newlines = np.flatnonzero(columns.bytes == ord("\n"))
     starts = np.concatenate(([0], newlines + 1))
     records = columns.first(starts, 6)
     last_line, models = _first_model(records)
@@ -57,14 +57,28 @@ def read_pdb(text: bytes) -> AtomTable:
     length = np.append(newlines, len(text))[lines] - begin
     _refuse_cut(text, lines, length, starts)
     ter_rows = np.searchsorted(lines, np.flatnonzero(records & np.uint64(0xFFFFFF) == TER))
-    table = _table(columns, begin, length, het_line[lines], ter_rows[ter_rows > 0])
+    sequence_lines = _lines_of(text, starts, records, SEQRES)
+    table = _table(columns, begin, length, het_line[lines], ter_rows[ter_rows > 0], sequence_lines)
+    table.entry = entry_id(text[62:66].decode("latin-1")) if text.startswith(b"HEADER") else ""
+    title = b" ".join(_lines_of(text, starts, records, TITLE)).upper()
+    table.is_plddt = b"ALPHAFOLD" in title and b"PREDICTION" in title
     table.counts["models_dropped"] = max(models - 1, 0)
     return table
 
 
-def _table(columns: TextColumns, begin: np.ndarray, length: np.ndarray, het: np.ndarray, ter: np.ndarray) -> AtomTable:
-    """AtomTable of the atom records at `begin`; ter: number of atom records before each TER."""
-    header = columns.text[: begin[0]]
+def _lines_of(text: bytes, starts: np.ndarray, records: np.ndarray, record: np.uint64) -> list[bytes]:
+    """All lines of one record type."""
+    return [text[start : text.find(b"\n", start)] for start in starts[records == record].tolist()]
+
+
+def _table(
+    columns: TextColumns,
+    begin: np.ndarray,  # int64 (records,), position of each atom record
+    length: np.ndarray,  # int64 (records,), characters
+    het: np.ndarray,  # bool (records,)
+    ter: np.ndarray,  # number of atom records before each TER
+    sequence_lines: list[bytes],
+) -> AtomTable:
     identity = columns.first(begin + 20, 7)  # chain (21-22), number (23-26), insertion code (27)
     changed = identity[1:] != identity[:-1]
     changed[ter[ter < len(begin)] - 1] = True
@@ -86,7 +100,7 @@ def _table(columns: TextColumns, begin: np.ndarray, length: np.ndarray, het: np.
     chain, first_seen = segment_codes(chain_words)
     chain_names = [unpack(word) or "_" for word in chain_words[first_seen].tolist()]
     number, insertion = _residue_numbers(run_identity), _character(run_identity, 6)
-    listed = _sequence_lengths(header)
+    listed = _sequence_lengths(sequence_lines)
     return AtomTable(
         chain=chain,
         identity=number.astype(np.int64) * 256 + insertion,
@@ -94,7 +108,7 @@ def _table(columns: TextColumns, begin: np.ndarray, length: np.ndarray, het: np.
         insertion=insertion,
         name=name,
         het=het[first],
-        polymer=_polymer(chain, het[first], name, residue_names, run_of_row[ter - 1], header),
+        polymer=_polymer(chain, het[first], name, residue_names, run_of_row[ter - 1], sequence_lines),
         atom_run=atom_run,
         atom_kind=atom_kind,
         altloc=altloc,
@@ -106,8 +120,6 @@ def _table(columns: TextColumns, begin: np.ndarray, length: np.ndarray, het: np.
         chain_names=chain_names,
         chain_keys=chain_names,
         listed=[listed.get(name, 0) for name in chain_names],
-        entry=entry_id(header[62:66].decode("latin-1")) if header.startswith(b"HEADER") else "",
-        is_plddt=PREDICTION_TITLE.search(header) is not None,
         counts={
             "legacy_column_files": int(_has_legacy_columns(columns.text, begin)),
             "shifted_name_files": int(shifted),
@@ -118,7 +130,9 @@ def _table(columns: TextColumns, begin: np.ndarray, length: np.ndarray, het: np.
 def _first_model(records: np.ndarray) -> tuple[int, int]:
     """Number of lines up to the end of the first model, and the number of models."""
     begins = np.flatnonzero(records == MODEL)
-    stops = np.concatenate((np.flatnonzero(records == ENDMDL)[:1], begins[1:2]))
+    # END closes the file; behind it some programs append further structures.
+    end = (records & np.uint64(0xFFFFFF) == END) & np.isin(records >> np.uint64(24) & np.uint64(0xFF), LINE_FILLING)
+    stops = np.concatenate((np.flatnonzero((records == ENDMDL) | end)[:1], begins[1:2]))
     return (int(stops.min()) if len(stops) else len(records)), len(begins)
 
 
@@ -265,17 +279,14 @@ def _six_characters(columns: TextColumns, places: np.ndarray, available: np.ndar
     return values
 
 
-def _sequence_lengths(header: bytes) -> dict[str, int]:
+def _sequence_lengths(sequence_lines: list[bytes]) -> dict[str, int]:
     """Residues per chain by SEQRES."""
     lengths: dict[str, int] = {}
-    for chain, length in SEQUENCE_LENGTH.findall(header):
-        lengths.setdefault(chain.decode("latin-1").strip() or "_", int(length))
+    for line in sequence_lines:
+        number = line[13:17].strip()
+        if number.isdigit():
+            lengths.setdefault(line[10:12].decode("latin-1").strip() or "_", int(number))
     return lengths
-
-
-def _sequence_names(header: bytes) -> set[str]:
-    """All residue names that SEQRES lists."""
-    return {name for line in SEQUENCE_LINE.findall(header) for name in line.decode("latin-1").split()}
 
 
 def _has_legacy_columns(text: bytes, begin: np.ndarray) -> bool:
@@ -285,7 +296,12 @@ def _has_legacy_columns(text: bytes, begin: np.ndarray) -> bool:
 
 
 def _polymer(
-    chain: np.ndarray, het: np.ndarray, name: np.ndarray, residue_names: list[str], ter_runs: np.ndarray, header: bytes
+    chain: np.ndarray,
+    het: np.ndarray,
+    name: np.ndarray,
+    residue_names: list[str],
+    ter_runs: np.ndarray,
+    sequence_lines: list[bytes],
 ) -> np.ndarray:
     """POLYMER, NOT_POLYMER or NOT_STATED for each run, from TER records.
 
@@ -309,7 +325,7 @@ def _polymer(
         polymer[behind[het[behind]]] = NOT_POLYMER
     # Unknown names in front of TER that no sequence record lists may be ligands put there by other programs.
     if Kind.OTHER in kinds:
-        listed = _sequence_names(header)
+        listed = {listed for line in sequence_lines for listed in line[19:70].decode("latin-1").split()}
         doubtful = [kind is Kind.OTHER and text not in listed for kind, text in zip(kinds, residue_names, strict=True)]
         polymer[(polymer == POLYMER) & np.array(doubtful)[name]] = NOT_STATED
     return polymer

@@ -30,21 +30,30 @@ def unpack(word: int) -> str:
 
 
 class TextColumns:
-    """Random access to the eight characters at any position of a text."""
+    """Random access to the eight characters at any position of a text, without copying it."""
 
     def __init__(self, text: bytes):
         self.text = text
-        padded = b"".join((text, b"\n", bytes(PADDING)))
-        self.bytes = np.frombuffer(padded, np.uint8)
-        self._words = np.ndarray((len(padded) - 7,), "<u8", padded, 0, (1,))  # overlapping, unaligned
+        self.bytes = np.frombuffer(text, np.uint8)
+        # Words overlap and are not aligned; the last ones are taken from a padded copy of the end.
+        self._limit = max(len(text) - 7, 0)  # number of words inside the text
+        tail = text[self._limit :] + bytes(PADDING)
+        self._inside = np.ndarray((self._limit,), "<u8", text, 0, (1,))
+        self._behind = np.ndarray((len(tail) - 7,), "<u8", tail, 0, (1,))
 
     def words(self, starts: np.ndarray) -> np.ndarray:
-        """uint64 words of the eight characters from each start; same shape as starts (positions >= 0)."""
-        return self._words[starts]
+        """uint64 words of the eight characters from each start; same shape as starts (0 .. len(text) + 80)."""
+        if not starts.size or starts.max() < self._limit:
+            return self._inside[starts]
+        late = starts >= self._limit
+        words = np.empty(starts.shape, np.uint64)
+        words[~late] = self._inside[starts[~late]]
+        words[late] = self._behind[starts[late] - self._limit]
+        return words
 
     def first(self, starts: np.ndarray, count: int) -> np.ndarray:
         """Words of the first `count` characters, the rest NUL."""
-        return self._words[starts] & FIRST_CHARACTERS[count]
+        return self.words(starts) & FIRST_CHARACTERS[count]
 
 
 class Column:
