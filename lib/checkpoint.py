@@ -46,6 +46,7 @@ __all__ = [
     "find_checkpoint",
     "load_checkpoint",
     "load_export",
+    "load_export_tensors",
     "newest_checkpoint",
     "on_main",
     "save_checkpoint",
@@ -218,7 +219,7 @@ def _raise_anywhere(acc: Accelerator, failure: str) -> None:
 
 def _read_tensors(file: Path) -> states.Tensors:
     try:
-        # Copies: a reduction over file-mapped memory, which is aligned otherwise, rounds otherwise than over torch's own.
+        # Copies: a reduction over file-mapped memory, which is aligned otherwise, rounds otherwise than over our own.
         return {name: tensor.clone() for name, tensor in load_file(file).items()}
     except FileNotFoundError:
         raise UserError(f"{file} is missing on this machine: checkpoints need a folder that all machines see") from None
@@ -226,20 +227,31 @@ def _read_tensors(file: Path) -> states.Tensors:
         raise UserError(f"{file} is not readable as safetensors: {' '.join(str(error).split())}") from error
 
 
-def save_export(acc: Accelerator, run: RunDirectory, *, model, config: dict, card: str) -> Path:
+def save_export(
+    acc: Accelerator,
+    run: RunDirectory,
+    *,
+    model,
+    config: dict,
+    card: str,
+    extra: dict[str, states.Tensors] | None = None,
+) -> Path:
     """export/: what a user takes away. `config` must suffice to rebuild the model; `card` is the README.md.
 
-    Collective. Replaces an earlier export as a whole. Raises UserError on a full or read-only disk.
+    `extra` are further tensor files by name ("tables.safetensors"), read back with `load_export_tensors`. Collective. Replaces an earlier export as a whole. Raises UserError on a full or read-only disk.
     """
     weights = states.gather_weights(acc, model)
     final = run.path / "export"
 
     def write():
         clean_leftovers(run.path)
-        with atomic_directory(final, states.size_bytes(weights) + len(card) + OVERHEAD_BYTES) as folder:
-            file = folder / "model.safetensors"
-            save_file(weights, file, metadata={"format": "pt"})
-            described = {**config, "format": EXPORT_FORMAT, "weights_sha256": sha256_file(file)}
+        files = {"model.safetensors": weights, **(extra or {})}
+        needed = sum(states.size_bytes(tensors) for tensors in files.values()) + len(card) + OVERHEAD_BYTES
+        with atomic_directory(final, needed) as folder:
+            for name, tensors in files.items():
+                save_file(tensors, folder / name, metadata={"format": "pt"})
+            digests = {name: sha256_file(folder / name) for name in files}
+            described = {**config, "format": EXPORT_FORMAT, "sha256": digests}
             (folder / "config.json").write_text(to_json(described, indent=2) + "\n", encoding="utf-8")
             (folder / "README.md").write_text(card, encoding="utf-8")
 
@@ -252,6 +264,17 @@ def load_export(path: str | Path) -> tuple[states.Tensors, dict]:
 
     Raises UserError when it is not an export, or its weights are not those it was written with.
     """
+    folder, config = _export_folder(path)
+    return _export_tensors(folder, config, "model.safetensors"), config
+
+
+def load_export_tensors(path: str | Path, name: str) -> states.Tensors:
+    """A further tensor file of an export, by the name it was saved under. Raises UserError as `load_export`."""
+    return _export_tensors(*_export_folder(path), name)
+
+
+def _export_folder(path: str | Path) -> tuple[Path, dict]:
+    """The export folder at or in `path`, and its config.json."""
     path = Path(path)
     if path.is_file():
         raise UserError(
@@ -267,11 +290,16 @@ def load_export(path: str | Path) -> tuple[states.Tensors, dict]:
     config = read_json(path / "config.json")
     if not isinstance(config, dict) or config.get("format") != EXPORT_FORMAT:
         raise UserError(f"{path / 'config.json'} is not of an export: expected the format {EXPORT_FORMAT}")
-    if sha256_file(path / "model.safetensors") != config.get("weights_sha256"):
-        raise UserError(
-            f"{path / 'model.safetensors'} is damaged: its sha256 is not the one in config.json; copy it again"
-        )
-    return _read_tensors(path / "model.safetensors"), config
+    return path, config
+
+
+def _export_tensors(folder: Path, config: dict, name: str) -> states.Tensors:
+    file = folder / name
+    if not file.is_file():
+        raise UserError(f"{file} is missing: copy the export folder as a whole")
+    if sha256_file(file) != config.get("sha256", {}).get(name):
+        raise UserError(f"{file} is damaged: its sha256 is not the one in config.json; copy it again")
+    return _read_tensors(file)
 
 
 def _pickle_hint(path: Path) -> str:

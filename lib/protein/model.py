@@ -53,6 +53,12 @@ class ModelConfig:
         return asdict(self)
 
     @staticmethod
+    def of(options) -> "ModelConfig":
+        """The fields of the same names of a trainer's options."""
+        names = ("hidden_dim", "num_encoder_layers", "num_decoder_layers", "k_neighbors", "dropout")
+        return ModelConfig(**{name: getattr(options, name) for name in names})
+
+    @staticmethod
     def from_dict(values: dict) -> "ModelConfig":
         """Raises UserError for an alphabet or a feature version that this code does not have."""
         known = {name: values[name] for name in ModelConfig.__dataclass_fields__ if name in values}

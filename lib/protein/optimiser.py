@@ -1,7 +1,8 @@
 """One optimiser for the trainer: Muon for the inner matrices, AdamW for everything else, and its learning rate.
 
 Muon (Jordan et al. 2024) orthogonalises the momentum of a weight matrix by a Newton-Schulz iteration; with the update
-scaled to AdamW's root mean square (Liu et al. 2025, arXiv:2502.16982) one learning rate serves both halves.
+scaled to AdamW's root mean square (Liu et al. 2025, arXiv:2502.16982) one learning rate serves both halves, AdamW's
+multiplied by ADAM_SHARE.
 """
 
 import math
@@ -12,6 +13,8 @@ from torch import nn
 # Matrices whose rows are looked up or that face the data: AdamW, as is usual with Muon.
 OUTER = ("logits_out", "residue_in", "offset_in", "edge_in", "node_in")
 BETAS = (0.9, 0.98)
+# 120 CPU-s runs on real structures: 0.4 of the matrices' rate gave 2 % lower validation perplexity than the same rate.
+ADAM_SHARE = 0.4
 
 
 class MuonAdamW(torch.optim.Optimizer):
@@ -21,7 +24,11 @@ class MuonAdamW(torch.optim.Optimizer):
         self._parts: list[torch.optim.Optimizer] = []
         muon = torch.optim.Muon(matrices, lr=lr, weight_decay=weight_decay, adjust_lr_fn="match_rms_adamw")
         adam = torch.optim.AdamW(others, lr=lr, weight_decay=weight_decay, betas=BETAS, fused=False)
-        groups = [{**group, "half": index} for index, part in enumerate((muon, adam)) for group in part.param_groups]
+        groups = [
+            {**group, "half": index, "share": (1.0, ADAM_SHARE)[index]}
+            for index, part in enumerate((muon, adam))
+            for group in part.param_groups
+        ]
         super().__init__(groups, {"lr": lr})
         self._parts = [muon, adam]
         self._share()
@@ -70,4 +77,4 @@ def learning_rate_factor(progress: float, warmup: float, schedule: str) -> float
 
 def set_learning_rate(optimiser, rate: float) -> None:
     for group in optimiser.param_groups:
-        group["lr"] = rate
+        group["lr"] = rate * group.get("share", 1.0)

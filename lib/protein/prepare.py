@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from lib.errors import UserError
-from lib.protein import download
+from lib.protein import download  # noqa
 from lib.protein.batching import load_unit
 from lib.protein.cache import ChainStore, build_cache, open_cache
 from lib.protein.collate import scorable, unpack_present
@@ -42,6 +42,12 @@ class ProteinData:
             }
             for side, units in self.sides.items()
         }
+
+    def results(self) -> dict:
+        """Keys of results.json that say what was trained on and what was not."""
+        sizes = self.sizes()
+        keys = {f"{side}_{what}": sizes[side][what] for side in ("train", "val") for what in ("units", "chains")}
+        return keys | {"train_residues": sizes["train"]["residues"], "synthetic": self.synthetic}
 
 
 def locate(config: DataOptions) -> tuple[Path, Path, bool]:
@@ -104,7 +110,13 @@ def prepare(config: DataOptions, store: ChainStore, log: Log) -> ProteinData:
         raise UserError(f"--pdb_path {folder}: no usable chain found, see data_report.json for the reason of each file")
     names = _split_names(config, cache, log)
     sides = split_units(
-        units, mode=config.split, val_fraction=config.val_split, seed=config.seed, **names, log=log
+        units,
+        mode=config.split,
+        val_fraction=config.val_split,
+        seed=config.seed,
+        **names,
+        known_files=store.all_files,
+        log=log,
     )
     if not sides["val"]:
         raise UserError(
@@ -136,8 +148,8 @@ def _split_names(config: DataOptions, cache: Path, log: Log) -> dict[str, Sequen
     return names
 
 
-def training_tables(store: ChainStore, units: Sequence[Unit]) -> tuple[Tables, dict[str, int]]:
-    """Table baselines of the training side, and its counts of residues and scorable residues."""
+def training_tables(store: ChainStore, units: Sequence[Unit]) -> Tables:
+    """Table baselines of the training side, from a fixed sample of at most TABLE_RESIDUES residues."""
     cells, counts, types, residues = [], [], [], 0
     for unit in sorted(units, key=lambda item: (derive(0, "tables", item.name), item.name)):
         if residues > TABLE_RESIDUES:
@@ -150,18 +162,16 @@ def training_tables(store: ChainStore, units: Sequence[Unit]) -> tuple[Tables, d
         counts.append(count[ok])
         types.append(arrays["aa"][ok].astype(np.int64))
         residues += len(ok)
-    known = sum(map(len, types))
-    if known == 0:
-        raise UserError("the training side holds no residue of known type with a complete backbone; look at data_report.json")
-    tables = fit_tables(np.concatenate(cells), np.concatenate(counts), np.concatenate(types))
-    return tables, {"train_residues": sum(unit.length for unit in units), "fitted_residues": known}
+    if not sum(map(len, types)):
+        raise UserError("no training residue has a known type and a complete backbone: look at data_report.json")
+    return fit_tables(np.concatenate(cells), np.concatenate(counts), np.concatenate(types))
 
 
 def select_units(config: DataOptions, store: ChainStore, log: Log) -> list[Unit]:
     """Units to measure: all, or those named by `config.only` or, with `config.use_test_split`, by test.txt."""
     units, _ = make_units(store, max_length=config.max_length, unit=config.unit, log=log)
     if not units:
-        raise UserError(f"--pdb_path {config.pdb_path}: no usable chain found; every file and its reason is in the report")
+        raise UserError(f"--pdb_path {config.pdb_path}: no usable chain found, expected at least one")
     listed = config.only
     if config.use_test_split:
         listed = locate(config)[1] / "test.txt"
@@ -169,5 +179,5 @@ def select_units(config: DataOptions, store: ChainStore, log: Log) -> list[Unit]
             raise UserError(f"--use_test_split: {listed} is not there; write one name per line into it")
     if listed is None:
         return units
-    chosen = match_units(units, read_names(listed), "test")
+    chosen = match_units(units, read_names(listed), store.all_files, "test", log)
     return [unit for unit in units if unit in chosen]

@@ -25,6 +25,23 @@ class Progress:
     def to_dict(self) -> dict:
         return asdict(self)
 
+    def advance(self, step) -> None:
+        """Count a finished `loader.Step`."""
+        self.step += 1
+        self.residues += step.residues
+        self.epoch, self.index = (step.epoch + 1, 0) if step.ends_epoch else (step.epoch, step.index + 1)
+
+    def results(self) -> dict:
+        """Keys of results.json; residues_per_s counts the optimiser steps only."""
+        return {
+            "residues_per_s": self.residues / max(self.train_wall_s, 1e-9),
+            "residues_seen": self.residues,
+            "steps": self.step,
+            "epochs": self.epoch,
+            "cpu_s": round(self.train_cpu_s, 3),
+            "best_step": self.best_step,
+        }
+
 
 class Budget:
     """When to stop and where on the learning-rate curve a step lies."""

@@ -6,7 +6,6 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from lib.args import config_dict
-from lib.protein.data_report import report_table
 from lib.protein.evaluation import CONFIDENCE_BINS, COUNT, TEMPERATURES, Scores, per_amino_acid
 from lib.protein.masking import METRICS
 from lib.report import Curve, Series, Table, to_png, write_report
@@ -26,9 +25,19 @@ BASELINE_LABELS = {
 BAYES_LABELS = {"bayes_ppl_masked": "Bayes bound, masked one in seven", "bayes_ppl_one_shot": "Bayes bound, one shot"}
 
 
-def data_table(report: dict, sizes: dict[str, dict[str, int]]) -> str:
-    """The data report of a cache with the split of this run, for the terminal."""
-    return report_table({**report, "split": {side: size for side, size in sizes.items() if size["units"]}})
+def plan_notes(config, model, plan: dict, budget, synthetic: bool, processes: int) -> tuple[str, dict[str, str]]:
+    """The effective batch in words, and further lines of the announcement, from `plan_counts` of the first epoch."""
+    structures, residues = plan["units"] / plan["steps"], plan["residues"] / plan["steps"]
+    batch = f"{structures:.1f} structures, {residues:.0f} residues a step"
+    batch += f" over {processes} processes x {config.gradient_accumulation_steps} accumulation"
+    width = f"hidden {config.hidden_dim}, {config.num_encoder_layers} + {config.num_decoder_layers} layers"
+    return batch, {
+        "model": f"{sum(p.numel() for p in model.parameters()):,} parameters, {width}, k {config.k_neighbors}",
+        "data": ("SYNTHETIC set, " if synthetic else "")
+        + f"{plan['units']} distinct training units, {plan['cropped']} cropped, {plan['steps']} steps an epoch",
+        "plan": f"{budget.planned_steps} steps, warm-up {budget.warmup:.0%}, {config.lr_schedule}"
+        + (", the clock ends it at the latest" if budget.timed else ""),
+    }
 
 
 def result_rows(results: dict) -> list[list]:

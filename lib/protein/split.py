@@ -175,7 +175,7 @@ def split_units(
         sides = {side: [] for side in SIDES}
         remaining = list(units)
         if test_names is not None:
-            chosen = _match(units, test_names, known_files, "test", log)
+            chosen = match_units(units, test_names, known_files, "test", log)
             sides["test"] = [item for item in units if item in chosen]
             held = {item.cluster for item in sides["test"]}
             remaining = [item for item in units if item.cluster not in held]
@@ -231,7 +231,7 @@ def _split_by_names(units, names: dict[str, Sequence[str] | None], known_files, 
     matched: dict[str, set[Unit]] = {side: set() for side in SIDES}
     for side in SIDES:
         if names[side] is not None:
-            matched[side] = _match(units, names[side], known_files, side, log)
+            matched[side] = match_units(units, names[side], known_files, side, log)
     for first, second in (("train", "val"), ("train", "test"), ("val", "test")):
         both = sorted(item.name for item in matched[first] & matched[second])
         if both:
@@ -250,7 +250,7 @@ def _split_by_names(units, names: dict[str, Sequence[str] | None], known_files, 
     return {side: [item for item in units if item in matched[side]] for side in SIDES}
 
 
-def _match(units: Sequence[Unit], names: Sequence[str], known_files: Sequence[str], side: str, log) -> set[Unit]:
+def match_units(units: Sequence[Unit], names: Sequence[str], known_files: Sequence[str], side: str, log) -> set[Unit]:
     """Units of the named files and entries; names of files that gave no unit are counted, unknown ones are an error."""
     if not names:
         raise UserError(f"the list of {side} names is empty, expected one file name or entry id per line: fill it")
