@@ -1,7 +1,7 @@
 """Smith-Waterman scores of many sequence pairs at a time, inside a band around a given diagonal, in numpy.
 
-The gap cost is that of parasail and of the shared MANIFEST: a gap of k residues costs open + (k - 1) * extend, here 11 + (k - 1).
-(BLAST's "11/1" charges 11 + k.)
+The gap cost is that of parasail and of the shared MANIFEST: a gap of k residues costs open + (k - 1) * extend, here 11
++ (k - 1). (BLAST's "11/1" charges 11 + k.)
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ BATCH_PAIRS = 2048
 BATCH_CELLS = 1 << 20  # residues of one batch on either side; bounds the memory at about 16 bytes each
 STEPS_BETWEEN_CHECKS = 32
 
-# Henikoff & Henikoff 1992, PNAS 89:10915, as distributed by the NCBI (file BLOSUM62); rows and columns in the order of LETTERS.
+# Henikoff & Henikoff 1992, PNAS 89:10915, as distributed by the NCBI (file BLOSUM62);
+# rows and columns in the order of LETTERS.
 _BLOSUM62_TEXT = """
  4  0 -2 -1 -2  0 -2 -1 -1 -1 -1 -2 -1 -1 -1  1  0  0 -3 -2  0
  0  9 -3 -4 -2 -3 -3 -1 -3 -1 -1 -3 -3 -3 -3 -1 -1 -1 -2 -2 -2
@@ -60,7 +61,8 @@ _CODES[np.frombuffer(LETTERS.encode(), dtype=np.uint8)] = np.arange(len(LETTERS)
 class Packed:
     """Sequences as one array of codes with separators around each.
 
-    codes uint8 (residues + separators,); starts, lengths int64 (sequences,): residue i of sequence s is codes[starts[s] + i].
+    codes uint8 (residues + separators,); starts, lengths int64 (sequences,): residue i of sequence s is codes[starts[s]
+    + i].
     """
 
     codes: np.ndarray
@@ -100,10 +102,11 @@ def banded_scores(
 ) -> np.ndarray:
     """Best local alignment score of each pair among the cells with |i - j - diagonal| <= half_width.
 
-    first, second, diagonals: integer (pairs,), i counts in the first sequence and j in the second. half_width: even. stop_at: a pair
-    is left as soon as it has this score, so values from there on are lower bounds (and the loop may use 16-bit integers).
-    A band is a subset of the whole table: the result never exceeds the full Smith-Waterman score. Returns int32 (pairs,).
-    Source: Smith & Waterman 1981, J Mol Biol 147:195; Gotoh 1982, J Mol Biol 162:705; by anti-diagonals after Wozniak 1997.
+    first, second, diagonals: integer (pairs,), i counts in the first sequence and j in the second. half_width: even.
+    stop_at: a pair is left as soon as it has this score, so values from there on are lower bounds (and the loop may use
+    16-bit integers). A band is a subset of the whole table: the result never exceeds the full Smith-Waterman score.
+    Returns int32 (pairs,). Source: Smith & Waterman 1981, J Mol Biol 147:195; Gotoh 1982, J Mol Biol 162:705; by
+    anti-diagonals after Wozniak 1997.
     """
     assert half_width >= 2 and half_width % 2 == 0 and (stop_at is None or 0 < stop_at < 20_000)
     first, second, diagonals = (np.asarray(values, dtype=np.int64) for values in (first, second, diagonals))
@@ -138,11 +141,13 @@ def _window(packed: Packed, sequences: np.ndarray, offsets: np.ndarray, length: 
 def _batch_scores(
     left: np.ndarray, right: np.ndarray, last_steps: np.ndarray, half_width: int, stop_at: int | None
 ) -> np.ndarray:
-    """The loop over anti-diagonals. left, right: (length, pairs), left already multiplied by SYMBOLS. Returns int32 (pairs,).
+    """The loop over anti-diagonals. left, right: (length, pairs), left already multiplied by SYMBOLS. Returns int32
+    (pairs,).
 
-    With u, v the positions in left and right and delta = u - v, an even step u + v holds the lanes delta = -w, -w + 2, .., w and an
-    odd step delta = -w + 1, .., w - 1. A gap comes from the step before (delta - 1 or + 1), a match from the lane itself two steps
-    before. Odd arrays have one more row on each side, which stays empty, for the neighbours of the outermost even lanes.
+    With u, v the positions in left and right and delta = u - v, an even step u + v holds the lanes delta = -w, -w + 2,
+    .., w and an odd step delta = -w + 1, .., w - 1. A gap comes from the step before (delta - 1 or + 1), a match from
+    the lane itself two steps before. Odd arrays have one more row on each side, which stays empty, for the neighbours
+    of the outermost even lanes.
     """
     number = np.int32 if stop_at is None else np.int16
     table = _SCORES.ravel().astype(number)

@@ -1,10 +1,11 @@
 """Homology clusters of protein sequences: single linkage over Smith-Waterman scores, without an external program.
 
-Two sequences are linked when their local alignment score (BLOSUM62, a gap of k residues costs 11 + (k - 1)) is at least the
-threshold; a cluster is a connected component. The built-in path finds candidate pairs by spaced seeds on a reduced alphabet, ranks
-them by the score of a short window around the seed and aligns them, strongest first, in a band around that window. Alignments
-never report more than the full score, so two clusters are never joined wrongly; what can be missed is a link whose evidence is
-spread so thin that no window shows it. `method="parasail"` aligns every pair that is not joined yet and misses nothing.
+Two sequences are linked when their local alignment score (BLOSUM62, a gap of k residues costs 11 + (k - 1)) is at least
+the threshold; a cluster is a connected component. The built-in path finds candidate pairs by spaced seeds on a reduced
+alphabet, ranks them by the score of a short window around the seed and aligns them, strongest first, in a band around
+that window. Alignments never report more than the full score, so two clusters are never joined wrongly; what can be
+missed is a link whose evidence is spread so thin that no window shows it. `method="parasail"` aligns every pair that is
+not joined yet and misses nothing.
 """
 
 from __future__ import annotations
@@ -56,10 +57,10 @@ def cluster_sequences(
 ) -> np.ndarray:
     """Cluster number of each sequence, int32 (sequences,), numbered from 0 in order of first appearance.
 
-    Equal sequences share a cluster whatever their score; a sequence whose own score is below the threshold (very short, or mostly
-    X) is linked to nothing else. The partition is a function of the set of sequences: order and repeats change only the numbers.
-    Letters outside the 20 standard ones count as X. Raises UserError for an unknown method, a threshold outside 1..20000, a
-    sequence of 131,072 residues or more, too many sequences, or a missing parasail.
+    Equal sequences share a cluster whatever their score; a sequence whose own score is below the threshold (very short,
+    or mostly X) is linked to nothing else. The partition is a function of the set of sequences: order and repeats
+    change only the numbers. Letters outside the 20 standard ones count as X. Raises UserError for an unknown method, a
+    threshold outside 1..20000, a sequence of 131,072 residues or more, too many sequences, or a missing parasail.
     """
     if method not in METHODS:
         raise UserError(f"homology method {method!r} is unknown; expected one of {', '.join(METHODS)}")
@@ -80,8 +81,8 @@ def cluster_sequences(
     number = dict(zip(distinct, links.roots().tolist()))
     labels = _by_first_appearance([number[sequence] for sequence in sequences])
     log(
-        f"homology: {len(sequences)} sequences, {len(distinct)} distinct, {labels.max(initial=-1) + 1} clusters at score >= "
-        f"{threshold} ({method}, {aligned} alignments, {time.perf_counter() - started:.1f} s)"
+        f"homology: {len(sequences):,} sequences, {len(distinct):,} distinct, {labels.max(initial=-1) + 1:,} clusters at "
+        f"score >= {threshold} ({method}, {aligned:,} alignments, {time.perf_counter() - started:.1f} s)"
     )
     return labels
 
@@ -113,11 +114,12 @@ class Components:
 
 
 def seed_hits(packed: Packed, shape: Sequence[int]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Places that share a spaced seed on the reduced alphabet, in blocks of two int64 arrays (hits,) of positions in packed.codes.
+    """Places that share a spaced seed on the reduced alphabet, in blocks of two int64 arrays (hits,) of positions in
+    packed.codes.
 
-    shape: offsets of the seed's residues, from 0. Places are sorted by seed and then by the residues after it, and each is paired
-    with those behind it in that order, nearest first, until HITS_PER_RESIDUE per place are used up: seeds that are common in a
-    large set lose their least similar pairs, not their nearest.
+    shape: offsets of the seed's residues, from 0. Places are sorted by seed and then by the residues after it, and each
+    is paired with those behind it in that order, nearest first, until HITS_PER_RESIDUE per place are used up: seeds
+    that are common in a large set lose their least similar pairs, not their nearest.
     """
     group_of = np.full(SYMBOLS, -1, dtype=np.int64)
     for group, letters in enumerate(SEED_GROUPS):
@@ -154,10 +156,11 @@ def seed_hits(packed: Packed, shape: Sequence[int]) -> Iterator[tuple[np.ndarray
 
 
 def candidate_diagonals(packed: Packed) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What is worth aligning, strongest first: first < second and a diagonal (place in first minus place in second), int64 each.
+    """What is worth aligning, strongest first: first < second and a diagonal (place in first minus place in second),
+    int64 each.
 
-    A candidate is a pair and a strip of STRIP diagonals; its strength is its best window score over all shared seeds. A sequence
-    keeps its CANDIDATES_PER_SEQUENCE strongest, and a candidate stays when either side keeps it.
+    A candidate is a pair and a strip of STRIP diagonals; its strength is its best window score over all shared seeds. A
+    sequence keeps its CANDIDATES_PER_SEQUENCE strongest, and a candidate stays when either side keeps it.
     """
     owner = np.full(len(packed.codes), -1, dtype=np.int64)
     owner[packed.codes != SEPARATOR] = np.repeat(np.arange(len(packed.lengths)), packed.lengths)
@@ -186,18 +189,21 @@ def candidate_diagonals(packed: Packed) -> tuple[np.ndarray, np.ndarray, np.ndar
 class _WindowScores:
     """Summed scores of the WINDOW residue pairs around hits, without gaps.
 
-    Two neighbouring residues are looked up at once, in blocks that stay in the cache: 31 instead of 116 ns a hit, measured.
+    Two neighbouring residues are looked up at once, in blocks that stay in the cache: 31 instead of 116 ns a hit,
+    measured.
     """
 
     def __init__(self, codes: np.ndarray) -> None:
-        scores = np.zeros((SYMBOLS, SYMBOLS), dtype=np.int8)  # a window may reach over an end: nothing is won or lost there
+        scores = np.zeros(
+            (SYMBOLS, SYMBOLS), dtype=np.int8
+        )  # a window may reach over an end: nothing is won or lost there
         scores[:SEPARATOR, :SEPARATOR] = BLOSUM62
         self.table = (scores[:, None, :, None] + scores[None, :, None, :]).ravel()  # (SYMBOLS**4,)
         self.doublets = codes[:-1].astype(np.int32) * SYMBOLS + codes[1:]
         self.rows = self.doublets * SYMBOLS**2
 
     def __call__(self, left: np.ndarray, right: np.ndarray, centre: int) -> np.ndarray:
-        """left, right: positions (hits,) of the seeds; centre: offset of the middle of the seed. Returns int16 (hits,)."""
+        """left, right: positions (hits,) of the seeds; centre: offset of its middle. Returns int16 (hits,)."""
         result = np.zeros(len(left), dtype=np.int16)
         for start in range(0, len(left), 1 << 14):
             block = slice(start, start + (1 << 14))
@@ -289,12 +295,12 @@ def _join_all_pairs(sequences: list[str], numbers: np.ndarray, links: Components
 def _check_sizes(distinct: list[str]) -> None:
     if distinct and len(distinct[-1]) >= LONGEST:
         raise UserError(
-            f"a sequence has {len(distinct[-1])} residues; homology clustering takes less than {LONGEST}: leave that chain out"
+            f"a sequence has {len(distinct[-1])} residues; homology clustering takes fewer than {LONGEST}: leave it out"
         )
     if len(distinct) > MOST_SEQUENCES:
         raise UserError(
-            f"{len(distinct)} distinct sequences; the built-in homology clustering takes {MOST_SEQUENCES}: cluster them with another "
-            "program and pass the validation files by name"
+            f"{len(distinct)} distinct sequences; homology clustering takes at most {MOST_SEQUENCES}: cluster them with "
+            "another program and pass the validation files by name"
         )
 
 
