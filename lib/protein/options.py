@@ -36,6 +36,9 @@ class DataOptions(RunArgs):
     rcsb_query: str | None = option(None, "preset of the RCSB search whose hits are downloaded first", "data")
     synthetic_chains: int = option(512, "size of the synthetic set", "data", minimum=16)
 
+    def read_options(self) -> ReadOptions:
+        return ReadOptions(assembly=self.assembly, strict=self.strict)
+
 
 @dataclass
 class ProteinOptions(DataOptions):
@@ -94,9 +97,6 @@ class ProteinOptions(DataOptions):
     master_addr: str | None = option(None, "refused: see docs/launching.md", "run")
     master_port: int | None = option(None, "refused: see docs/launching.md", "run")
     gpu_ids: str | None = option(None, "refused: see docs/launching.md", "run")
-
-    def read_options(self) -> ReadOptions:
-        return ReadOptions(assembly=self.assembly, strict=self.strict)
 
     def make_objective(self) -> Objective:
         return Objective(
