@@ -127,38 +127,42 @@ def report(failure: Failure) -> int:
 
     Ranks other than the main one give it a head start, because most errors are met by all.
     """
-    rank = int(os.environ.get("RANK", 0))
+    rank = _number("RANK", 0)
     store = _store_or_none()
     if store is None:
-        _print(failure, rank if _world() > 1 else None)
+        _print(failure, rank)
         return failure.code
     try:
         if rank != 0 or failure.echo:
             _wait_for_first(store, _HEAD_START_S)
         if store.add(_COUNT, 1) > 1 and _wait_for_first(store, 10 * _HEAD_START_S):
             first = json.loads(store.get(_FIRST))
-            if not failure.echo and first["text"] != failure.text:
-                last = failure.text.rstrip().splitlines()[-1]
-                print(f"rank {rank} failed too: {last}", file=sys.stderr, flush=True)
+            if not failure.echo and _last_line(first["text"]) != _last_line(failure.text):
+                print(f"rank {rank} failed too: {_last_line(failure.text)}", file=sys.stderr, flush=True)
             _tell_launcher(f"ended after rank {first['rank']} failed", int(time.time()) + 1)
             return first["code"]
-        _print(failure, rank or None)
+        _print(failure, rank)
         store.set(_FIRST, json.dumps({"text": failure.text, "code": failure.code, "rank": rank}))
+        _let_others_read(store, rank)
     except (RuntimeError, dist.DistError):
         # The store went away with the launcher: better said twice than not at all.
         _print(failure, rank)
     return failure.code
 
 
-def _print(failure: Failure, rank: int | None) -> None:
+def _print(failure: Failure, rank: int) -> None:
     text = (
-        failure.text
-        if rank is None
-        else re.sub(r"^error: ", f"error (rank {rank}): ", failure.text, flags=re.MULTILINE)
+        failure.text if rank == 0 else re.sub(r"^error: ", f"error (rank {rank}): ", failure.text, flags=re.MULTILINE)
     )
     sys.stdout.flush()
-    print(text, file=sys.stderr, flush=True)
+    # One write: the lines of several ranks must not mix.
+    sys.stderr.write(text.rstrip() + "\n")
+    sys.stderr.flush()
     _tell_launcher(text, int(time.time()))
+
+
+def _last_line(text: str) -> str:
+    return text.rstrip().splitlines()[-1]
 
 
 def _tell_launcher(text: str, timestamp: int) -> None:
@@ -166,13 +170,22 @@ def _tell_launcher(text: str, timestamp: int) -> None:
     path = os.environ.get("TORCHELASTIC_ERROR_FILE")
     if not path:
         return
-    last = text.rstrip().splitlines()[-1]
+    last = _last_line(text)
     details = {"py_callstack": last, "timestamp": str(timestamp)}
     try:
         with open(path, "w", encoding="utf-8") as file:
             json.dump({"message": {"message": last, "extraInfo": details}}, file)
     except OSError as error:
         print(f"the launcher's error file could not be written: {error}", file=sys.stderr)
+
+
+def _let_others_read(store: dist.Store, rank: int) -> None:
+    """Without torchelastic the store lives in rank 0 and dies with it."""
+    if rank != 0 or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == str(True):
+        return
+    end = time.monotonic() + 3 * _HEAD_START_S
+    while store.add(_COUNT, 0) < _world() and time.monotonic() < end:
+        time.sleep(0.05)
 
 
 def _wait_for_first(store: dist.Store, seconds: float) -> bool:
@@ -184,8 +197,14 @@ def _wait_for_first(store: dist.Store, seconds: float) -> bool:
     return False
 
 
+def _number(variable: str, default: int) -> int:
+    """An environment variable as a number; a text that is none has been refused elsewhere and is being reported now."""
+    text = os.environ.get(variable, "")
+    return int(text) if text.isdecimal() else default
+
+
 def _world() -> int:
-    return int(os.environ.get("WORLD_SIZE", "1") or 1)
+    return _number("WORLD_SIZE", 1)
 
 
 def _store_or_none(timeout_s: float = 5.0) -> dist.Store | None:

@@ -4,8 +4,10 @@ import contextlib
 import io
 import os
 import shlex
+import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import NoReturn
@@ -224,6 +226,9 @@ def end() -> None:
 
 
 def _leave(failure: Failure) -> NoReturn:
+    if threading.current_thread() is threading.main_thread():
+        # The launcher ends all ranks as soon as one has left; this one is leaving already, with its own exit code.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     code = report(failure)
     if dist.is_available() and dist.is_initialized():
         # Destroying a process group whose ranks have gone may hang; the closed sockets tell the others.

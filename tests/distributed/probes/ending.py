@@ -38,6 +38,11 @@ def act(config: Config) -> None:
         time.sleep(1000)
 
 
+def told_to_stop(rank: int) -> None:
+    sys.stderr.write(f"rank {rank} was told to stop\n")
+    sys.exit(3)
+
+
 def main(config: Config) -> None:
     mine = config.who in (-1, int(os.environ.get("RANK", "0")))
     if mine and config.ending == "early":
@@ -45,13 +50,15 @@ def main(config: Config) -> None:
     accelerator = start(config, precision="fp32")
     any_rank(accelerator, False)
     if config.ending == "sleep":
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(f"rank {accelerator.process_index} was told to stop"))
-        print(f"rank {accelerator.process_index} pid {os.getpid()} parent {os.getppid()}", flush=True)
+        signal.signal(signal.SIGTERM, lambda *_: told_to_stop(accelerator.process_index))
+        # One write: print adds the line break in a second one, and the lines of the ranks mix.
+        sys.stdout.write(f"rank {accelerator.process_index} pid {os.getpid()} parent {os.getppid()}\n")
+        sys.stdout.flush()
         time.sleep(100)
     elif mine:
         act(config)
     any_rank(accelerator, False)
-    print(f"rank {accelerator.process_index} done", flush=True)
+    sys.stdout.write(f"rank {accelerator.process_index} done\n")
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ def main(config: Config) -> None:
         "notes": accelerator.launch_notes,
         "word": config.word,
         "argv": sys.argv[1:],
+        "facts": facts,
         "cwd": os.getcwd(),
         "parent": os.getppid(),
         "pid": os.getpid(),
