@@ -91,6 +91,7 @@ def fetch_into(
     Raises UserError when an id could not be had for another reason than that the server lacks it: a training set is
     never smaller than asked for without a word.
     """
+    assert ids_file or query, "nothing asked for"
     ids = read_ids(ids_file) if ids_file else []
     if query:
         hits = search(query, server("search"), Client(patience))
@@ -132,22 +133,22 @@ def download(
     _make_folder(folder)
     lock = LockFile(folder / LOCK_NAME, log)
     result = Downloaded(folder, host)
-    todo = [item for item in wanted.values() if not _already_decided(item, lock, result, log)]
-    if todo:
-        addresses = {kind: server(kind, host) for kind in {item.kind for item in todo}}
-        log(
-            f"download: {len(todo):,} structures from {', '.join(sorted(set(addresses.values())))}, {connections} at a "
-            f"time, {len(result.kept):,} are there and verified"
-        )
-        try:
-            _fetch_all(todo, addresses, lock, result, Client(patience), connections, log)
-        finally:
-            lock.write()
-    else:
+    hosts = {kind: server(kind, host) for kind in sorted({item.kind for item in wanted.values()})}
+    todo = {item: hosts[item.kind] + SERVERS[item.kind].path.format(id=item.id) for item in wanted.values()}
+    todo = {item: url for item, url in todo.items() if not _already_decided(item, url, lock, result, log)}
+    try:
+        if todo:
+            log(
+                f"download: {len(todo):,} structures from {', '.join(hosts.values())}, {connections} at a time; "
+                f"{len(result.kept):,} are there and verified"
+            )
+            _fetch_all(todo, lock, result, Client(patience), connections, log)
+    finally:
         lock.write()
     log(
         f"download: {len(result.fetched):,} fetched ({result.size_bytes:,} bytes), {len(result.kept):,} kept, "
-        f"{len(result.missing):,} not on the server{_names(result.missing)}, {len(result.failed):,} failed{_names(result.failed)}"
+        f"{len(result.missing):,} not on the server{_names(result.missing)}, "
+        f"{len(result.failed):,} failed{_names(result.failed)}"
     )
     return result
 
@@ -175,8 +176,8 @@ def _disk_error(folder: Path, error: OSError) -> UserError:
     )
 
 
-def _already_decided(item: Wanted, lock: LockFile, result: Downloaded, log: Log) -> bool:
-    """Whether nothing has to be fetched for an id: its file verifies, or the server is known not to have it."""
+def _already_decided(item: Wanted, url: str, lock: LockFile, result: Downloaded, log: Log) -> bool:
+    """Whether nothing has to be fetched for an id: its file verifies, or this address is known not to exist."""
     path = result.folder / item.file
     if path.is_file():
         if problem := lock.verify(item.id, path):
@@ -184,26 +185,28 @@ def _already_decided(item: Wanted, lock: LockFile, result: Downloaded, log: Log)
             return False
         result.kept.append(item.id)
         return True
-    if item.id in lock.missing:
+    if lock.missing.get(item.id, {}).get("source") == url:
         result.missing.append(item.id)
         return True
     return False
 
 
-def _fetch_all(todo, addresses, lock: LockFile, result: Downloaded, client: Client, connections: int, log: Log) -> None:
+def _fetch_all(
+    todo: dict[Wanted, str], lock: LockFile, result: Downloaded, client: Client, connections: int, log: Log
+) -> None:
     """Run the requests in threads; only this thread touches `lock` and `result`."""
-    items, running, in_a_row, told = iter(todo), {}, 0, time.monotonic()
+    items, running, in_a_row, told = iter(todo.items()), {}, 0, time.monotonic()
     with ThreadPoolExecutor(connections, thread_name_prefix="download") as pool:
         try:
             while True:
-                while len(running) < 2 * connections and (item := next(items, None)) is not None:
-                    address = addresses[item.kind] + SERVERS[item.kind].path.format(id=item.id)
-                    running[pool.submit(_fetch, item, address, result.folder, client)] = item
+                while len(running) < 2 * connections and (pair := next(items, None)) is not None:
+                    item, url = pair
+                    running[pool.submit(_fetch, item, url, result.folder, client)] = item
                 if not running:
                     return
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     item = running.pop(future)
-                    in_a_row = in_a_row + 1 if _settle(item, future, lock, result, log) else 0
+                    in_a_row = in_a_row + 1 if _settle(item, todo[item], future, lock, result, log) else 0
                     if in_a_row >= FAILURES_IN_A_ROW:
                         raise _given_up(result)
                 if time.monotonic() - told > TELL_EVERY_S:
@@ -216,12 +219,12 @@ def _fetch_all(todo, addresses, lock: LockFile, result: Downloaded, client: Clie
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _fetch(item: Wanted, address: str, folder: Path, client: Client) -> dict:
+def _fetch(item: Wanted, url: str, folder: Path, client: Client) -> dict:
     """In a thread: fetch, check, store. Returns the record for the lock file."""
-    accept = "identity" if address.endswith(".gz") else "gzip"
-    body, text = client.request(address, check=_structure, accept=accept)
+    accept = "identity" if url.endswith(".gz") else "gzip"
+    body, text = client.request(url, check=_structure, accept=accept)
     _store(folder / item.file, body)
-    return new_record(item.file, body, text, address)
+    return new_record(item.file, body, text, url)
 
 
 def _structure(answer: Answer) -> tuple[bytes, bytes]:
@@ -254,14 +257,12 @@ def _store(path: Path, body: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _settle(item: Wanted, future: Future, lock: LockFile, result: Downloaded, log: Log) -> bool:
-    """Book one finished request. Returns whether it failed. Raises UserError when there is no connection, or a disk
-    error.
-    """
+def _settle(item: Wanted, url: str, future: Future, lock: LockFile, result: Downloaded, log: Log) -> bool:
+    """Book one finished request. Returns whether it failed. UserError: no connection at all, or a disk error."""
     try:
         record = future.result()
     except Missing as error:
-        lock.set_missing(item.id, error.status)
+        lock.set_missing(item.id, error.status, url)
         result.missing.append(item.id)
         return False
     except Failed as error:

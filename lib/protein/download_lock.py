@@ -22,7 +22,7 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 class LockFile:
-    """A JSON file {"format", "files": {id: record}, "missing": {id: {"status", "asked"}}}; records as by `new_record`.
+    """JSON {"format", "files": {id: record}, "missing": {id: {"status", "asked", "source"}}}; records by `new_record`.
 
     A file that is no such record is reported and replaced: all it says can be found out again.
     """
@@ -51,8 +51,9 @@ class LockFile:
         self.files[name] = record
         self.missing.pop(name, None)
 
-    def set_missing(self, name: str, status: int) -> None:
-        self.missing[name] = {"status": status, "asked": _today()}
+    def set_missing(self, name: str, status: int, source: str) -> None:
+        """`source` is part of the fact: a mirror may lack what the archive has."""
+        self.missing[name] = {"status": status, "asked": _today(), "source": source}
 
     def verify(self, name: str, path: Path) -> str | None:
         """None when the file is whole and the one on record; otherwise what is wrong with it.

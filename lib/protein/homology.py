@@ -81,8 +81,8 @@ def cluster_sequences(
     number = dict(zip(distinct, links.roots().tolist()))
     labels = _by_first_appearance([number[sequence] for sequence in sequences])
     log(
-        f"homology: {len(sequences):,} sequences, {len(distinct):,} distinct, {labels.max(initial=-1) + 1:,} clusters at "
-        f"score >= {threshold} ({method}, {aligned:,} alignments, {time.perf_counter() - started:.1f} s)"
+        f"homology: {len(sequences):,} sequences, {len(distinct):,} distinct, {labels.max(initial=-1) + 1:,} clusters "
+        f"at score >= {threshold} ({method}, {aligned:,} alignments, {time.perf_counter() - started:.1f} s)"
     )
     return labels
 
@@ -299,8 +299,8 @@ def _check_sizes(distinct: list[str]) -> None:
         )
     if len(distinct) > MOST_SEQUENCES:
         raise UserError(
-            f"{len(distinct)} distinct sequences; homology clustering takes at most {MOST_SEQUENCES}: cluster them with "
-            "another program and pass the validation files by name"
+            f"{len(distinct)} distinct sequences; homology clustering takes at most {MOST_SEQUENCES}: cluster them "
+            "with another program and pass the validation files by name"
         )
 
 
