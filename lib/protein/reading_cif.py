@@ -87,7 +87,8 @@ def _document(text: bytes) -> gemmi.cif.Document:
         document = gemmi.cif.read_string(text)
     except (ValueError, RuntimeError) as error:
         message = " ".join(str(error).split())
-        reason = "cut_record" if "Wrong number of values in the loop" in message else "unreadable"
+        cut = "Wrong number of values in" in message and SITE in message.lower()
+        reason = "cut_record" if cut else "unreadable"
         raise Unusable(reason, message[:200]) from None
     if not len(document):
         raise Unusable("unreadable", "no data block")
