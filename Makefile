@@ -1,0 +1,100 @@
+# Thin targets; `make help` lists them. Every launch names its configuration, so that no cached default of the user decides.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+CONFIG ?= cpu_2
+NPROC ?=
+ARGS ?=
+PDB ?=
+VAL_FILES ?=
+PEER_DIR ?=
+CHECKPOINT ?=
+SCRIPT ?= scripts/train_protein.py
+
+VENV := .venv
+BIN := $(VENV)/bin
+# Installed once per content of these files: a second run of any target does nothing here.
+STAMP := $(VENV)/installed-$(shell cat requirements.txt pyproject.toml | cksum | cut -d ' ' -f 1)
+CORES := $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+# A name in accelerate_configs, or the path of a YAML file.
+CONFIG_FILE = $(if $(wildcard accelerate_configs/$(CONFIG).yaml),accelerate_configs/$(CONFIG).yaml,$(CONFIG))
+LAUNCH = $(BIN)/accelerate launch --config_file "$(CONFIG_FILE)" $(if $(NPROC),--num_processes $(NPROC))
+
+# Two CPU processes, 2.5 minutes of training and then the evaluation; see docs/train_protein.md, "The recipe".
+RECIPE = --hidden_dim 128 --k_neighbors 32 --max_tokens 700 --learning_rate 1e-2 --objective any_order \
+	--one_shot_share 0.25 --max_minutes 2.5 --epochs 1000
+
+TRAINERS := train-protein train-snakes train-grpo train-omagd
+.PHONY: help setup train test lint bench config numbers $(TRAINERS) train-8gpu evaluate-protein
+
+help:  ## this list
+	@sed -n 's/^\([a-z0-9][a-z0-9-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-18s %s\n", $$1, $$2}'
+
+setup: $(STAMP)  ## create .venv and install what is missing; PYTHON=python3.11 chooses the interpreter
+
+$(STAMP):
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 13) else f"error: $(PYTHON) is Python {v[0]}.{v[1]}, expected 3.11 to 3.13: give PYTHON=python3.11")'
+	@test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@echo "installing requirements.txt into $(VENV), once"
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -r requirements.txt | { grep -v "^Requirement already" || true; }
+	@rm -f $(VENV)/installed-*
+	@touch $@
+
+train: CONFIG = cpu_2
+train: $(STAMP)  ## about 3 minutes on two CPU processes: the synthetic set, or PDB=folder; ARGS= adds flags
+	@export OMP_NUM_THREADS=$${OMP_NUM_THREADS:-$(shell expr \( $(CORES) + 1 \) / 2)}; \
+	$(LAUNCH) scripts/train_protein.py $(RECIPE) $(if $(PDB),--pdb_path "$(PDB)") $(ARGS)
+
+test: $(STAMP)  ## the whole test suite; ARGS= goes to pytest
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: $(STAMP)  ## ruff, rules and format
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+config: $(STAMP)  ## the `accelerate config` wizard; writes accelerate.yaml for CONFIG=accelerate.yaml
+	@$(BIN)/accelerate config --config_file accelerate.yaml
+
+train-protein: SCRIPT = scripts/train_protein.py
+train-protein:  ## CONFIG= (a name in accelerate_configs, or a YAML file) NPROC= ARGS="flags of the script"
+train-snakes: SCRIPT = scripts/train_snakes.py
+train-snakes:  ## comes later
+train-grpo: SCRIPT = scripts/train_grpo.py
+train-grpo:  ## comes later
+train-omagd: SCRIPT = scripts/train_omagd.py
+train-omagd:  ## comes later
+$(TRAINERS):
+	@test -f $(SCRIPT) || { echo "error: $(SCRIPT) does not exist yet; make train-protein does" >&2; exit 2; }
+	@test -f "$(CONFIG_FILE)" || { echo "error: CONFIG=$(CONFIG) found neither in accelerate_configs nor as a file" >&2; exit 2; }
+	@$(MAKE) --no-print-directory setup
+	@$(LAUNCH) $(SCRIPT) $(ARGS)
+
+train-8gpu: CONFIG = gpu_8
+train-8gpu: $(STAMP)  ## SCRIPT= (default the protein trainer) ARGS= on eight GPUs of this machine
+	@test -f "$(SCRIPT)" || { echo "error: SCRIPT=$(SCRIPT) does not exist" >&2; exit 2; }
+	@count=$$($(BIN)/python -c 'import torch; print(torch.cuda.device_count())'); \
+	if [ "$$count" -lt 8 ]; then \
+		echo "error: train-8gpu needs 8 GPUs and $$count are visible;" \
+			"make train-protein CONFIG=gpu_8 NPROC=N uses N, make train-protein CONFIG=cpu_2 none" >&2; exit 2; fi
+	@$(LAUNCH) "$(SCRIPT)" $(ARGS)
+
+evaluate-protein:  ## CHECKPOINT=RUN/export PDB=folder ARGS=: the table of a trained model on a folder of structures
+	@test -n "$(CHECKPOINT)" || { echo "error: CHECKPOINT= is missing: the export folder of a run, as runs/protein/run1/export" >&2; exit 2; }
+	@$(MAKE) --no-print-directory setup
+	@$(LAUNCH) scripts/evaluate_protein.py --checkpoint "$(CHECKPOINT)" $(if $(PDB),--pdb_path "$(PDB)") $(ARGS)
+
+bench: export PATH := $(CURDIR)/$(BIN):$(PATH)
+bench: export OMP_NUM_THREADS := 1
+bench: $(STAMP)  ## benchmarks; PDB=folder VAL_FILES=names PEER_DIR=ProteinMPNN checkout add what needs them
+	$(if $(PDB),python benchmarks/protein_reading.py --structures "$(PDB)")
+	python benchmarks/protein_cache.py $(if $(PDB),--pdb_path "$(PDB)")
+	python benchmarks/protein_throughput.py $(if $(PDB),--pdb_path "$(PDB)") $(if $(PEER_DIR),--peer_dir "$(PEER_DIR)")
+	python benchmarks/protein_scaling.py $(if $(PDB),--pdb_path "$(PDB)")
+	python benchmarks/protein_quality.py synthetic
+	$(if $(VAL_FILES),python benchmarks/protein_quality.py short --pdb_path "$(PDB)" --val_files "$(VAL_FILES)")
+	$(if $(VAL_FILES),python benchmarks/protein_quality.py long --pdb_path "$(PDB)" --val_files "$(VAL_FILES)")
+	python docs/numbers.py
+
+numbers: $(STAMP)  ## write the figures of benchmarks/results into README.md and the docs
+	@$(BIN)/python docs/numbers.py
