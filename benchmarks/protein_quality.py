@@ -1,11 +1,11 @@
 """How good the protein trainer gets for a fixed amount of CPU time of one thread, beside the table baselines.
 
-    OMP_NUM_THREADS=1 python benchmarks/protein_quality.py short --pdb_path FOLDER --val_files FILE     120 CPU-s, 3 seeds
-    OMP_NUM_THREADS=1 python benchmarks/protein_quality.py long --pdb_path FOLDER --val_files FILE      30 CPU-minutes
+    OMP_NUM_THREADS=1 python benchmarks/protein_quality.py short --pdb_path FOLDER --val_files FILE   120 CPU-s, 3 seeds
+    OMP_NUM_THREADS=1 python benchmarks/protein_quality.py long --pdb_path FOLDER --val_files FILE    30 CPU-minutes
     OMP_NUM_THREADS=1 python benchmarks/protein_quality.py synthetic                                    120 CPU-s
 
-Runs scripts/train_protein.py as a user would, one process, one thread, and reads its results.json. The budget counts the
-CPU seconds of the optimiser steps (batches included); reading, evaluation and saving are not counted. Writes
+Runs scripts/train_protein.py as a user would, one process, one thread, and reads its results.json. The budget counts
+the CPU seconds of the optimiser steps (batches included); reading, evaluation and saving are not counted. Writes
 results/protein_quality_<mode>.json with every run's figures and its learning curve.
 """
 

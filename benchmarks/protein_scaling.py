@@ -2,8 +2,8 @@
 
     python benchmarks/protein_scaling.py [--pdb_path FOLDER]
 
-Starts scripts/train_protein.py through `accelerate launch` with accelerate_configs/cpu_1.yaml and cpu_2.yaml in turn and
-reads residues_per_s of its results.json (optimiser steps only). The ratio is that of the medians; needs two idle cores.
+Starts scripts/train_protein.py through `accelerate launch` with accelerate_configs/cpu_1.yaml and cpu_2.yaml in turn
+and reads residues_per_s of its results.json (optimiser steps only). The ratio is that of the medians; needs two idle cores.
 """
 
 import argparse
@@ -19,7 +19,12 @@ from record import REPOSITORY, write_result
 
 def throughput(args, processes: int, folder: Path, number: int) -> float:
     run = folder / f"run{number}_{processes}"
-    command = ["accelerate", "launch", "--config_file", str(REPOSITORY / "accelerate_configs" / f"cpu_{processes}.yaml")]
+    command = [
+        "accelerate",
+        "launch",
+        "--config_file",
+        str(REPOSITORY / "accelerate_configs" / f"cpu_{processes}.yaml"),
+    ]
     command += [str(REPOSITORY / "scripts" / "train_protein.py"), "--output_dir", str(run)]
     command += ["--cache_dir", str(folder / "cache"), "--report_to", "none", "--save_every", "0", "--eval_every", "0"]
     command += ["--hidden_dim", "128", "--k_neighbors", "48", "--max_tokens", str(args.tokens), "--no_visualize"]

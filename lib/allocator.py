@@ -1,6 +1,6 @@
 """Let the C allocator of a CPU process keep the memory it has freed.
 
-glibc gives every block above 128 KiB - 32 MiB back to the kernel on free and takes fresh, zeroed pages for the next one.
+glibc gives every large block back to the kernel on free and takes fresh, zeroed pages for the next one.
 A training step frees and allocates the same large tensors over and over; on CPU the page faults of that cost more than
 the elementwise arithmetic itself (benchmarks/protein_throughput.py prints the step with and without).
 """

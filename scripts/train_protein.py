@@ -2,7 +2,7 @@
 
 CPU demo:         accelerate launch scripts/train_protein.py --hidden_dim 64 --learning_rate 1e-2 --max_minutes 2
 Your structures:  accelerate launch scripts/train_protein.py --pdb_path FOLDER --learning_rate 1e-2 --max_tokens 2000
-8 GPUs:           accelerate launch --config_file accelerate_configs/gpu_8.yaml scripts/train_protein.py --pdb_path FOLDER
+8 GPUs:           accelerate launch --config_file accelerate_configs/gpu_8.yaml scripts/train_protein.py ...
 Many nodes:       sbatch slurm/many_nodes.sbatch, see docs/launching.md
 Resume:           add --resume auto
 """

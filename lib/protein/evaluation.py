@@ -117,8 +117,8 @@ def score_units(
 
     Args:
         autocast: makes the context manager of the compute type. should_stop: polled between batches.
-        on_unit: called with the unit, its arrays, its scorable residues bool (residues,), and {metric: log-probabilities
-            float64 (residues, 20)}.
+        on_unit: called with the unit, its arrays, its scorable residues bool (residues,), and {metric:
+            log-probabilities float64 (residues, 20)}.
     """
     was_training = model.training
     model.eval()
@@ -182,7 +182,7 @@ def calibration_error(histogram: np.ndarray) -> float:
 
 
 def summarise(scores: Scores, prefix: str = "val_") -> dict[str, float]:
-    """Flat result keys. Recoveries are shares 0..1; `_median` is over chains; `temperature` fits the one-shot metric."""
+    """Flat result keys. Recoveries are shares 0..1; `_median` is over chains, `temperature` fits one-shot."""
     result: dict[str, float] = {}
     for metric in METRICS:
         if metric not in scores.sums:

@@ -102,8 +102,8 @@ def validation_draws(metric: str, scorable: np.ndarray, seed: int, name: str) ->
     """Fixed (visibility order, targets) of a unit for one metric; the same in every epoch and on every rank.
 
     `masked`: MASK_FOLDS draws that together hide every residue once, so that the figure covers all residues and not a
-    lucky seventh of them. `any_order`: every residue given those before it in one random order. `one_shot`: every residue
-    given the backbone alone. Each scorable residue is a target of exactly one draw.
+    lucky seventh of them. `any_order`: every residue given those before it in one random order. `one_shot`: every
+    residue given the backbone alone. Each scorable residue is a target of exactly one draw.
     """
     assert metric in METRICS
     count = len(scorable)

@@ -20,7 +20,9 @@ class DataOptions(RunArgs):
     pdb_path: str | None = option(
         None, "structure file, folder (.pdb .ent .cif, .gz) or cache; absent: the synthetic set", "data"
     )
-    cache_dir: str | None = option(None, "cache folder; may equal --pdb_path; default: <pdb_path>/.quartet_cache", "data")
+    cache_dir: str | None = option(
+        None, "cache folder; may equal --pdb_path; default: <pdb_path>/.quartet_cache", "data"
+    )
     val_split: float = option(0.1, "share of residues for validation", "data", minimum=0, maximum=0.9)
     split: str = option("cluster", "how validation is chosen", "data", choices=("cluster", "random", "file"))
     use_predefined_split: bool = option(
@@ -29,7 +31,9 @@ class DataOptions(RunArgs):
     val_files: str | None = option(None, "text file of validation names, one per line", "data")
     test_files: str | None = option(None, "text file of test names, one per line; never trained on", "data")
     unit: str = option("entry", "what is one example: all chains of a file, or one", "data", choices=("entry", "chain"))
-    max_length: int = option(1000, "residues of a unit; longer ones are divided by chain or cropped", "data", minimum=20)
+    max_length: int = option(
+        1000, "residues of a unit; longer ones are divided by chain or cropped", "data", minimum=20
+    )
     assembly: int | None = option(None, "build this biological assembly; default: as written", "data", minimum=1)
     strict: bool = option(False, "stop at the first rejected file", "data")
     rcsb_ids: str | None = option(None, "text file of PDB ids to download into --pdb_path first", "data")
@@ -74,9 +78,7 @@ class ProteinOptions(DataOptions):
     warmup_epochs: float = option(
         20.0, "linear warm-up, at most a tenth of the planned steps", "optimisation", minimum=0
     )
-    lr_schedule: str = option(
-        "linear", "decay after warm-up", "optimisation", choices=("linear", "cosine", "constant")
-    )
+    lr_schedule: str = option("linear", "decay after warm-up", "optimisation", choices=("linear", "cosine", "constant"))
     max_cpu_minutes: float | None = option(
         None, "stop after this much CPU time of one process; evaluation and saving not counted", "optimisation", above=0
     )
@@ -120,13 +122,17 @@ def check_options(config: ProteinOptions) -> list[str]:
         )
     notes += _check_masking(config)
     if "val_split" in asked and (config.split == "file" or config.val_files):
-        _refuse("--val_split has no effect with a named validation set", "drop it, or drop --split file and --val_files")
+        _refuse(
+            "--val_split has no effect with a named validation set", "drop it, or drop --split file and --val_files"
+        )
     if config.split == "file" and not config.val_files and not config.use_predefined_split:
         _refuse("--split file without names", "give --val_files FILE, or --use_predefined_split")
     if (config.rcsb_ids or config.rcsb_query) and not config.pdb_path:
         _refuse("--rcsb_ids and --rcsb_query need a folder to download into", "give --pdb_path FOLDER")
     if config.max_tokens is not None and "batch_size" in asked:
-        notes.append(f"--max_tokens {config.max_tokens} decides the batch, --batch_size {config.batch_size} is not used")
+        notes.append(
+            f"--max_tokens {config.max_tokens} decides the batch, --batch_size {config.batch_size} is not used"
+        )
     return notes
 
 
@@ -144,9 +150,7 @@ def _check_masking(config: ProteinOptions) -> list[str]:
     if config.objective in ("any_order", "one_shot"):
         for flag in ("mask_ratio", "mask_schedule", "masking_strategy", "discrete_diffusion"):
             if flag in asked and getattr(config, flag):
-                _refuse(
-                    f"--{flag} has no effect with --objective {config.objective}", "drop it, or use masked or both"
-                )
+                _refuse(f"--{flag} has no effect with --objective {config.objective}", "drop it, or use masked or both")
     if config.mask_schedule in ("uniform", "cosine") and "mask_ratio" in asked:
         _refuse(
             f"--mask_ratio {config.mask_ratio} has no effect with --mask_schedule {config.mask_schedule}",

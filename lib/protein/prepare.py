@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from lib.errors import UserError
-from lib.protein import download  # noqa
+from lib.protein import download
 from lib.protein.batching import load_unit
 from lib.protein.cache import ChainStore, build_cache, open_cache
 from lib.protein.collate import scorable, unpack_present
 from lib.protein.options import DataOptions
 from lib.protein.split import Unit, make_units, match_units, read_names, split_units
-from lib.protein.synthetic import is_synthetic, write_synthetic
+from lib.protein.synthetic import is_synthetic, is_unfinished, write_synthetic
 from lib.protein.tables import Tables, fit_tables, local_geometry
 from lib.seeds import derive
 
@@ -60,7 +60,9 @@ def locate(config: DataOptions) -> tuple[Path, Path, bool]:
         folder = Path(config.cache_dir or f"{SYNTHETIC_FOLDER}_{config.synthetic_chains}")
         return folder, folder, not _has_content(folder)
     folder = Path(config.pdb_path)
-    cache = Path(config.cache_dir) if config.cache_dir else (folder if folder.is_dir() else folder.parent) / CACHE_FOLDER
+    cache = (
+        Path(config.cache_dir) if config.cache_dir else (folder if folder.is_dir() else folder.parent) / CACHE_FOLDER
+    )
     if _has_content(folder):
         return folder, cache, False
     if config.rcsb_ids or config.rcsb_query:
@@ -85,16 +87,11 @@ def build_store(config: DataOptions, log: Log) -> ChainStore:
     folder, cache, write = locate(config)
     if config.rcsb_ids or config.rcsb_query:
         download.fetch_into(folder, ids_file=config.rcsb_ids, query=config.rcsb_query, log=log)
-    if write or is_unfinished_synthetic(folder):
+    if write or is_unfinished(folder):
         write_synthetic(folder, chains=config.synthetic_chains, seed=0, log=log)
     if is_synthetic(folder):
         log(f"data: SYNTHETIC set in {folder}: generated backbones with a known sequence law, not real proteins")
     return build_cache(folder, cache, config.read_options(), log=log)
-
-
-def is_unfinished_synthetic(folder: Path) -> bool:
-    """A generation of the synthetic set that was killed; it holds nothing else and is written again."""
-    return folder.is_dir() and not is_synthetic(folder) and any(folder.glob("*.synthetic.tmp"))
 
 
 def open_store(config: DataOptions) -> ChainStore:

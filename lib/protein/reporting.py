@@ -59,7 +59,9 @@ def result_table(results: dict) -> str:
         share = "" if recovery is None else f"{100 * recovery:7.2f} %"
         lines.append(f"{label:<36} {perplexity:10.3f} {share:>9}")
     if "bayes_gap_closed" in results:
-        lines.append(f"share of the gap from unigram to Bayes closed, one shot: {100 * results['bayes_gap_closed']:.1f} %")
+        lines.append(
+            f"share of the gap from unigram to Bayes closed, one shot: {100 * results['bayes_gap_closed']:.1f} %"
+        )
     lines.append(
         f"calibration error {100 * results['calibration_ece']:.2f} %, {100 * results['calibration_ece_fitted']:.2f} % "
         f"at the fitted temperature {results['temperature']:.2f}"
@@ -74,7 +76,9 @@ def _loss_curves(run_path: Path, results: dict) -> list[Curve]:
     if len(train) > 1:
         width = max(len(train) // 100, 1)
         groups = [train[start : start + width] for start in range(0, len(train), width)]
-        loss = Series("training", [g[-1]["step"] for g in groups], [float(np.mean([r["loss"] for r in g])) for g in groups])
+        loss = Series(
+            "training", [g[-1]["step"] for g in groups], [float(np.mean([r["loss"] for r in g])) for g in groups]
+        )
         series = [loss]
         for metric in METRICS:
             seen = [row for row in rows if f"val_loss_{metric}" in row]
@@ -86,7 +90,9 @@ def _loss_curves(run_path: Path, results: dict) -> list[Curve]:
             ("table phi/psi x burial", float(np.log(results["baseline_table_ppl"]))),
         ]
         levels += [(BAYES_LABELS[k], float(np.log(results[k]))) for k in BAYES_LABELS if k in results]
-        caption = "Cross-entropy of the predicted residues. The horizontal lines are what tables without a network reach."
+        caption = (
+            "Cross-entropy of the predicted residues. The horizontal lines are what tables without a network reach."
+        )
         curves.append(Curve("Loss", "optimiser step", "nats a residue", series, caption, levels))
         rate = Series("learning rate", [row["step"] for row in train], [row["lr"] for row in train])
         curves.append(Curve("Learning rate", "optimiser step", "learning rate", [rate]))
@@ -129,7 +135,9 @@ def _amino_acid_figure(scores: Scores, file: Path) -> Path:
 
 def detail_tables(results: dict, scores: Scores, prefix: str = "val_") -> list[Table]:
     """Result beside baselines, buried and exposed, calibration, and every residue type."""
-    rows = [[label, round(ppl, 3), "" if rec is None else round(100 * rec, 2)] for label, ppl, rec in result_rows(results)]
+    rows = [
+        [label, round(ppl, 3), "" if rec is None else round(100 * rec, 2)] for label, ppl, rec in result_rows(results)
+    ]
     own = [index for index, row in enumerate(rows) if row[0].startswith("model")]
     tables = [Table("Validation", ["predictor", "perplexity", "recovery, %"], rows, "", own)]
     sides = []
@@ -147,11 +155,12 @@ def detail_tables(results: dict, scores: Scores, prefix: str = "val_") -> list[T
             "Buried: the more crowded half of the training residues by CB neighbours within 10 angstrom.",
         )
     )
-    calibration = [
-        [METRIC_LABELS[m], round(100 * results[f"{prefix}ece_{m}"], 2), round(100 * results[f"{prefix}ece_{m}_fitted"], 2),
-         round(results[f"{prefix}temperature_{m}"], 2), round(100 * results[f"{prefix}recovery_{m}_median"], 2)]
-        for m in METRICS if m in scores.sums
-    ]  # fmt: skip
+    calibration = []
+    for metric in (m for m in METRICS if m in scores.sums):
+        shares = (f"ece_{metric}", f"ece_{metric}_fitted", f"recovery_{metric}_median")
+        error, fitted, median = (round(100 * results[prefix + key], 2) for key in shares)
+        temperature = round(results[f"{prefix}temperature_{metric}"], 2)
+        calibration.append([METRIC_LABELS[metric], error, fitted, temperature, median])
     columns = ["metric", "ECE, %", "ECE fitted, %", "temperature", "median recovery of chains, %"]
     tables.append(Table("Calibration", columns, calibration))
     types = per_amino_acid(scores, "one_shot")
@@ -163,10 +172,11 @@ def detail_tables(results: dict, scores: Scores, prefix: str = "val_") -> list[T
 def write_run_report(run_path: Path, config, results: dict, scores: Scores) -> Path:
     """report.html and plots of a finished training run."""
     bars = _amino_acid_figure(scores, run_path / "plots" / "residue_types.png")
+    below = 100 * (1 - results["val_ppl_one_shot"] / results["baseline_table_ppl"])
     summary = [
         ("one-shot perplexity", round(results["val_ppl_one_shot"], 3)),
         ("one-shot recovery, %", round(100 * results["val_recovery_one_shot"], 2)),
-        ("below the phi/psi x burial table, %", round(100 * (1 - results["val_ppl_one_shot"] / results["baseline_table_ppl"]), 1)),
+        ("below the phi/psi x burial table, %", round(below, 1)),
         ("steps", results["steps"]),
         ("residues/s", round(results["residues_per_s"])),
         ("processes", results["processes"]),
@@ -184,33 +194,37 @@ def write_run_report(run_path: Path, config, results: dict, scores: Scores) -> P
 
 def model_card(config, results: dict, rule: dict) -> str:
     """README.md of the export."""
-    data = "the embedded synthetic set (no real proteins)" if results["synthetic"] else f"`{Path(config.pdb_path).name}`"
-    rows = "\n".join(
-        f"| {label} | {ppl:.3f} | {'' if rec is None else f'{100 * rec:.2f} %'} |" for label, ppl, rec in result_rows(results)
+    data = (
+        "the embedded synthetic set (no real proteins)" if results["synthetic"] else f"`{Path(config.pdb_path).name}`"
     )
+    rows = "\n".join(
+        f"| {label} | {ppl:.3f} | {'' if rec is None else f'{100 * rec:.2f} %'} |"
+        for label, ppl, rec in result_rows(results)
+    )
+    layers = f"{config.num_encoder_layers} encoder and {config.num_decoder_layers} decoder layers"
+    errors = f"{100 * results['calibration_ece']:.2f} %; {100 * results['calibration_ece_fitted']:.2f} %"
     return f"""---
 library_name: quartet
 tags: [protein, inverse-folding, masked-residue-prediction]
 ---
 # Residue types from a protein backbone
 
-Message passing over the {config.k_neighbors} nearest neighbours, hidden width {config.hidden_dim}, \
-{config.num_encoder_layers} encoder and {config.num_decoder_layers} decoder layers. Input: N, CA, C, O. Output: 20 logits per residue.
-The same weights read a structure masked, in any order, or in one shot.
+Message passing over the {config.k_neighbors} nearest neighbours, hidden width {config.hidden_dim}, {layers}.
+Input: N, CA, C, O. Output: 20 logits per residue. The same weights read a structure masked, in any order, or in one shot.
 
 ## Data
-Trained on {data}: {results["train_residues"]:,} residues in {results["train_units"]:,} units; \
-validated on {results["val_residues"]:,} residues in {results["val_units"]:,} units. Split rule: {rule}.
+Trained on {data}: {results["train_residues"]:,} residues in {results["train_units"]:,} units.
+Validated on {results["val_residues"]:,} residues in {results["val_units"]:,} units. Split rule: {rule}.
 
 ## Validation
 | predictor | perplexity | recovery |
 | --- | --- | --- |
 {rows}
 
-Expected calibration error {100 * results["calibration_ece"]:.2f} %; {100 * results["calibration_ece_fitted"]:.2f} % at temperature \
-{results["temperature"]:.2f}, which config.json carries.
+Expected calibration error {errors} at temperature {results["temperature"]:.2f}, which config.json carries.
 
 ## Use and limits
-Load with `lib.checkpoint.load_export`; measure with `scripts/evaluate_protein.py`. The model sees backbone atoms only: no ligands, no
-nucleic acids, no side chains. It predicts what is likely in nature at a position, not whether a sequence folds or functions.
+Load with `lib.checkpoint.load_export`; measure with `scripts/evaluate_protein.py`. The model sees backbone atoms only:
+no ligands, no nucleic acids, no side chains. It predicts what is likely in nature at a position, not whether a sequence
+folds or functions.
 """

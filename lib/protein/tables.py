@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from lib.protein.features import C, CA, CB, CHAIN_BREAK, N, dihedral, virtual_cb
+from lib.protein.features import CA, CHAIN_BREAK, C, N, dihedral, virtual_cb
 
 CLASSES = 20
 ANGLE_BINS = 12

@@ -87,8 +87,9 @@ def test_accumulation_makes_exactly_that_many_micro_batches():
 
 def test_noise_is_a_function_of_epoch_and_unit():
     quiet = by_coordinates(loader(epochs=1))
-    noisy, again = by_coordinates(loader(epochs=1, backbone_noise=0.1)), by_coordinates(
-        loader(epochs=1, backbone_noise=0.1, batch_size=3)
+    noisy, again = (
+        by_coordinates(loader(epochs=1, backbone_noise=0.1)),
+        by_coordinates(loader(epochs=1, backbone_noise=0.1, batch_size=3)),
     )
     for name, values in noisy.items():
         assert np.allclose(values, again[name])
