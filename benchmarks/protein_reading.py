@@ -4,7 +4,7 @@
 
 Texts are decompressed into memory first; decompression alone, and reading the .gz files and plain files from disk (page
 cache warm), are measured in the same rounds. biotite and biopython take part where they are installed (fewer files).
-The rate of every row is: protein residues that Quartet finds in those files / median seconds of all rounds.
+The rate of every row is: protein residues that Quartet finds in those files / median CPU seconds of all rounds.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import os
 import resource
 import statistics
 import tempfile
+import time
 import warnings
 from pathlib import Path
 
@@ -42,7 +43,12 @@ def main() -> None:
         if chosen:
             figures[kind] = measure(kind, chosen, arguments.structures, arguments.repeats)
     figures["peak_memory_mib"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
-    settings = {"repeats": arguments.repeats, "cores_used": 1, "files": "all but the broken bad_* ones"}
+    settings = {
+        "repeats": arguments.repeats,
+        "cores_used": 1,
+        "clock": "CPU seconds of the one thread",
+        "files": "all but the broken bad_* ones",
+    }
     print(f"written: {write_result('protein_reading', figures, settings=settings).name}")
 
 
@@ -67,7 +73,7 @@ def measure(kind: str, files: list[Path], root: Path, repeats: int) -> dict:
         }
         results = functions["quartet, text in memory"]()
         residues = sum(result.counts["residues_in"] for result in results)
-        seconds = interleaved(functions, repeats)
+        seconds = interleaved(functions, repeats, time.process_time)
     print(f"{kind}: {len(files)} files, {residues:,} protein residues, {sum(map(len, texts)) / 1e6:.0f} MB of text")
     rows = {name: row(name, times, residues) for name, times in seconds.items()}
     ratio = (
@@ -92,7 +98,7 @@ def row(name: str, times: list[float], residues: int) -> dict:
     print(f"  {name:34s} {residues / median:>12,.0f} residues/s   ({min(times):.3f} .. {max(times):.3f} s)")
     return {
         "residues_per_s": round(residues / median),
-        "seconds": [round(value, 4) for value in times],
+        "cpu_seconds": [round(value, 4) for value in times],
         "residues": residues,
     }
 
@@ -134,7 +140,10 @@ def peers(kind: str, subset: dict, repeats: int) -> dict:
         print("  biotite, biopython: not installed, not measured")
         return {}
     functions["quartet, same part"] = lambda: [read_bytes(text, f"x.{kind}") for text in subset["texts"]]
-    return {name: row(name, times, subset["residues"]) for name, times in interleaved(functions, repeats).items()}
+    return {
+        name: row(name, times, subset["residues"])
+        for name, times in interleaved(functions, repeats, time.process_time).items()
+    }
 
 
 def attempt(read, kind: str, text: str) -> None:

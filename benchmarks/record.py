@@ -26,8 +26,12 @@ PACKAGES = ("torch", "accelerate", "numpy", "gemmi", "pyarrow", "datasets", "tra
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-def interleaved(functions: dict[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
-    """Wall seconds of each function in each of `repeats` rounds; the functions take turns inside a round.
+def interleaved(
+    functions: dict[str, Callable[[], object]], repeats: int, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, list[float]]:
+    """Seconds of each function in each of `repeats` rounds; the functions take turns inside a round.
+
+    clock: time.perf_counter for wall seconds; time.process_time for the CPU seconds of single-threaded work.
 
     Taking turns spreads slow phases of a shared machine over all of them, so that ratios stay meaningful.
     """
@@ -35,9 +39,9 @@ def interleaved(functions: dict[str, Callable[[], object]], repeats: int) -> dic
     for _ in range(repeats):
         for name, function in functions.items():
             gc.collect()
-            start = time.perf_counter()
+            start = clock()
             function()
-            seconds[name].append(time.perf_counter() - start)
+            seconds[name].append(clock() - start)
     return seconds
 
 
@@ -49,6 +53,7 @@ def environment() -> dict:
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "memory_gib": _memory_gib(),
         "accelerators": _accelerators(),
+        "load_average": round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None,
         "threads": {name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},
         "torch_threads": sys.modules["torch"].get_num_threads() if "torch" in sys.modules else None,
         "system": f"{platform.system()} {platform.machine()}",
