@@ -44,6 +44,7 @@ from lib.runlog import RunLog
 from lib.seeds import seed_global
 
 TRAINER = "protein"
+LEAK_SE = 5.0  # standard errors below the known optimum that no honest model reaches by chance
 
 
 @dataclass
@@ -280,6 +281,8 @@ def finish(session: Session) -> dict | None:
         return None
     results = summarise(scores)
     results |= bayes.results(lambda sums: global_sums(acc, sums)) if bayes else {}
+    if results.get("bayes_excess_se_one_shot", 0.0) < -LEAK_SE:
+        session.log.note("below the Bayes bound of the synthetic set: the model is told what it should predict", leak=True)
     results |= progress.results() | session.data.results()
     results |= {"wall_s": round(session.log.wall_s(), 3), "processes": acc.num_processes}
     model = acc.unwrap_model(session.model)
