@@ -38,7 +38,8 @@ $(STAMP):
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 13) else f"error: $(PYTHON) is Python {v[0]}.{v[1]}, expected 3.11 to 3.13: give PYTHON=python3.11")'
 	@test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	@echo "installing requirements.txt into $(VENV), once"
-	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -r requirements.txt | { grep -v "^Requirement already" || true; }
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -r requirements.txt \
+		| { grep -E "^ *Downloading|^Installing|^Successfully" || true; }
 	@rm -f $(VENV)/installed-*
 	@touch $@
 
