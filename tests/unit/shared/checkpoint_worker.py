@@ -5,6 +5,7 @@ JSON object a line; the test asserts on them.
 """
 
 import json
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,3 +124,7 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    # Everything is said. With sharded gloo groups torch 2.13 was seen to abort in its exit handlers, after Python's own
+    # end, in 2 of about 80 runs ("terminate called without an active exception").
+    sys.stdout.flush()
+    os._exit(0)

@@ -365,7 +365,7 @@ def two_ranks(tmp_path_factory):
             **{"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"},
             **{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"},
         }
-        command = [sys.executable, str(script), str(folder)]
+        command = [sys.executable, "-X", "faulthandler", str(script), str(folder)]
         pipe = subprocess.PIPE
         workers.append(subprocess.Popen(command, env=environment, cwd=ROOT, stdout=pipe, stderr=pipe, text=True))
     try:
@@ -373,8 +373,8 @@ def two_ranks(tmp_path_factory):
     finally:
         for worker in workers:
             worker.kill()
-    for worker, (_, errors) in zip(workers, outputs, strict=True):
-        assert worker.returncode == 0, errors[-3000:]
+    for rank, (worker, (out, errors)) in enumerate(zip(workers, outputs, strict=True)):
+        assert worker.returncode == 0, f"rank {rank} after {out.splitlines()[-1:]}: {errors[-3000:]}"
     said = [json.loads(line) for out, _ in outputs for line in out.splitlines() if line.startswith("{")]
     return {(entry["rank"], entry["name"]): entry["value"] for entry in said} | {"folder": folder}
 
