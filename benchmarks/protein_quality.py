@@ -23,7 +23,7 @@ from record import REPOSITORY, write_result
 # The recipe of every mode; found by comparing short runs, see docs/train_protein.md.
 RECIPE = [
     "--hidden_dim", "128", "--k_neighbors", "32", "--max_tokens", "700", "--learning_rate", "1e-2",
-    "--one_shot_share", "0.25", "--objective", "any_order", "--epochs", "1000", "--precision", "bf16",
+    "--one_shot_share", "0.25", "--objective", "any_order", "--epochs", "200", "--precision", "bf16",
     "--report_to", "none", "--early_stopping_patience", "1000",
 ]  # fmt: skip
 MODES = {
