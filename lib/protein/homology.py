@@ -32,9 +32,17 @@ from lib.protein.alignment import self_scores as own_scores
 METHODS = ("builtin", "parasail")
 # Reduced alphabet of Solis 2015 (Proteins 83:2198), 13 groups; X belongs to none and breaks a seed.
 SEED_GROUPS = ("A", "C", "DN", "EQ", "FY", "G", "H", "IV", "KR", "LM", "P", "ST", "W")
-SEED_SHAPES = ((0, 1, 2, 3), (0, 1, 3, 4), (0, 2, 3, 6), (0, 1, 5, 6), (0, 3, 5, 8))
+SEED_SHAPES = (
+    (0, 1, 2, 3),
+    (0, 1, 3, 4),
+    (0, 2, 4, 5),
+    (0, 2, 3, 6),
+    (0, 1, 5, 6),
+    (0, 3, 5, 8),
+    (0, 4, 5, 9),
+)
 WINDOW = 24  # residues around a seed that are scored without gaps
-WINDOW_SCORE = 19  # candidates have at least this score there
+WINDOW_SCORE = 15  # candidates have at least this score there
 STRIP = 32  # diagonals that count as one place
 HITS_PER_RESIDUE = 64  # per seed shape: how many later places with the same seed a place is compared with
 CANDIDATES_PER_SEQUENCE = 250
