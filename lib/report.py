@@ -3,19 +3,27 @@
 import base64
 import html
 import io
+import math
+import numbers
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import matplotlib
+import numpy as np
 from matplotlib.figure import Figure
 
-from lib.files import atomic_write_bytes, atomic_write_text, read_json
+from lib.errors import UserError
+from lib.files import atomic_write_bytes, atomic_write_text, read_json, to_json
 
-# Okabe and Ito's palette (2008), readable with any colour vision, on white and on near-black.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-INK = "#123456"  # stands for the page's own text colour inside an SVG
+# Okabe and Ito's palette (2008), readable with any colour vision; the page lightens it on dark paper.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#a8518a", "#b87d00", "#4a6fe3")
+LIGHTER = ("#56b4e9", "#ff8c42", "#3ecf9f", "#e59cc8", "#f0b429", "#8ea6ff")
+INK = "#24292f"  # stands for the page's own text colour inside an SVG
 FIGURE_INCHES = (6.4, 3.4)
+# A longer series is drawn faint, with its running mean on top.
+LONG_SERIES = 150
+LABEL_DISTANCE = 0.065  # of the height of a plot, between two labels of horizontal lines
 
 
 @dataclass
@@ -31,7 +39,10 @@ class Series:
 
 @dataclass
 class Curve:
-    """One plot. `levels` are horizontal lines (label, value): baselines and known optima."""
+    """One plot. `levels` are horizontal lines (label, value): baselines and known optima.
+
+    A long series gets its running mean unless `smooth` is False, as for a schedule, which has no noise.
+    """
 
     title: str
     x_label: str
@@ -40,6 +51,7 @@ class Curve:
     caption: str = ""
     levels: list[tuple[str, float]] = field(default_factory=list)
     log_y: bool = False
+    smooth: bool = True
 
 
 @dataclass
@@ -72,8 +84,10 @@ def write_report(
     for number, curve in enumerate(curves, start=1):
         figure = draw(curve)
         atomic_write_bytes(run_path / "plots" / f"{number:02d}_{_slug(curve.title)}.png", to_png(figure))
-        drawings.append(_figure(to_svg(figure), curve.title, curve.caption))
+        drawings.append(_figure(to_svg(figure, curve.title), curve.title, _caption(curve)))
     for caption, file in figures:
+        if not Path(file).is_file():
+            raise UserError(f"report: the picture {file} does not exist; expected a PNG file")
         data = base64.b64encode(Path(file).read_bytes()).decode()
         picture = f'<img alt="{_text(caption)}" src="data:image/png;base64,{data}">'
         drawings.append(_figure(picture, "", caption))
@@ -91,26 +105,79 @@ def draw(curve: Curve) -> Figure:
     """The plot as a matplotlib figure, text in INK on no background."""
     figure = Figure(figsize=FIGURE_INCHES, layout="constrained")
     axes = figure.add_subplot()
-    for series, colour in zip(curve.series, _colours(len(curve.series)), strict=True):
-        marker = "o" if len(series.x) <= 12 else None
-        axes.plot(series.x, series.y, label=series.label, color=colour, linewidth=1.8, marker=marker, markersize=4)
-        if series.low is not None and series.high is not None:
-            axes.fill_between(series.x, series.low, series.high, color=colour, alpha=0.2, linewidth=0)
-    for (label, value), dash in zip(curve.levels, _dashes(len(curve.levels)), strict=True):
-        axes.axhline(value, label=label, color=INK, linewidth=1.2, linestyle=dash, alpha=0.75)
-    axes.set_xlabel(curve.x_label)
-    axes.set_ylabel(curve.y_label)
+    for index, series in enumerate(curve.series):
+        _draw_series(axes, series, COLOURS[index % len(COLOURS)], _is_long(curve, series))
     if curve.log_y:
         axes.set_yscale("log")
+    elif curve.series or curve.levels:
+        axes.ticklabel_format(axis="y", style="sci", scilimits=(-3, 6), useMathText=True)
+        axes.yaxis.get_offset_text().set_color(INK)
+    axes.set_xlabel(curve.x_label, color=INK)
+    axes.set_ylabel(curve.y_label, color=INK)
     axes.grid(True, color=INK, alpha=0.12, linewidth=0.8)
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(INK)
     axes.tick_params(colors=INK)
-    for text in (axes.xaxis.label, axes.yaxis.label):
-        text.set_color(INK)
-    if len(curve.series) + len(curve.levels) > 1:
-        axes.legend(frameon=False, labelcolor=INK, fontsize=9)
+    _draw_levels(axes, curve.levels)
+    if len(curve.series) > 1:
+        place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": min(4, len(curve.series))}
+        axes.legend(frameon=False, labelcolor=INK, fontsize=9, borderaxespad=0.2, columnspacing=1.4, **place)
     return figure
+
+
+def _is_long(curve: Curve, series: Series) -> bool:
+    return curve.smooth and len(series.x) > LONG_SERIES
+
+
+def _draw_series(axes, series: Series, colour: str, long: bool) -> None:
+    points = len(series.x)
+    style = {"color": colour, "linewidth": 1.8, "label": series.label}
+    if long:
+        axes.plot(series.x, series.y, color=colour, linewidth=0.8, alpha=0.35)
+        axes.plot(*running_mean(series.x, series.y, smoothing_points(points)), **style)
+    else:
+        axes.plot(series.x, series.y, marker="o" if points <= 12 else None, markersize=4, **style)
+    if series.low is not None and series.high is not None:
+        axes.fill_between(series.x, series.low, series.high, color=colour, alpha=0.2, linewidth=0)
+
+
+def _draw_levels(axes, levels: list[tuple[str, float]]) -> None:
+    """Horizontal lines, named at their right end; names that would overlap are moved apart."""
+    for _, value in levels:
+        axes.axhline(value, color=INK, linewidth=1.1, linestyle="--", alpha=0.7)
+    axes.autoscale_view()
+    # From data to fractions of the plot's height, which also holds for logarithmic axes.
+    to_fraction = axes.transData + axes.transAxes.inverted()
+    heights = [float(to_fraction.transform((0, value))[1]) for _, value in levels]
+    for (label, _), height in zip(levels, spread(heights, LABEL_DISTANCE), strict=True):
+        axes.text(1.01, height, label, transform=axes.transAxes, va="center", fontsize=9, color=INK)
+
+
+def spread(places: list[float], distance: float) -> list[float]:
+    """The places, moved up as little as needed for each to be `distance` above the next lower one."""
+    moved, last = [0.0] * len(places), None
+    for index in sorted(range(len(places)), key=lambda index: places[index]):
+        last = places[index] if last is None else max(places[index], last + distance)
+        moved[index] = last
+    return moved
+
+
+def smoothing_points(points: int) -> int:
+    """How many points the running mean of a long series covers; odd."""
+    return max(5, points // 40) | 1
+
+
+def running_mean(x: list[float], y: list[float], window: int) -> tuple[np.ndarray, np.ndarray]:
+    """Centred mean over `window` points, near the ends over fewer; non-finite values are left out."""
+    values = np.asarray(y, dtype=float)
+    finite = np.isfinite(values)
+    sums = np.concatenate([[0.0], np.cumsum(np.where(finite, values, 0.0))])
+    counts = np.concatenate([[0], np.cumsum(finite)])
+    centre = np.arange(len(values))
+    half = np.minimum(np.minimum(centre, len(values) - 1 - centre), window // 2)
+    low, high = centre - half, centre + half + 1
+    with np.errstate(invalid="ignore"):
+        return np.asarray(x, dtype=float), (sums[high] - sums[low]) / (counts[high] - counts[low])
 
 
 def to_png(figure: Figure) -> bytes:
@@ -120,22 +187,17 @@ def to_png(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
-def to_svg(figure: Figure) -> str:
-    """An <svg> element that takes the text colour of the page around it."""
+def to_svg(figure: Figure, title: str) -> str:
+    """An <svg> element that takes its text colour and its palette from the page around it."""
     buffer = io.StringIO()
     with matplotlib.rc_context({"svg.hashsalt": "quartet", "svg.fonttype": "path"}):
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     text = buffer.getvalue()
-    return text[text.index("<svg") :].replace(INK, "currentColor")
-
-
-def _colours(count: int) -> list[str]:
-    return [COLOURS[index % len(COLOURS)] for index in range(count)]
-
-
-def _dashes(count: int) -> list:
-    styles = ["--", ":", "-.", (0, (6, 2, 1, 2, 1, 2))]
-    return [styles[index % len(styles)] for index in range(count)]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
+    text = text.replace(INK, "currentColor")
+    for index, colour in enumerate(COLOURS):
+        text = text.replace(colour, f"var(--c{index})")
+    return text.replace("<svg ", f'<svg role="img" aria-label="{_text(title)}" ', 1)
 
 
 def _slug(text: str) -> str:
@@ -143,42 +205,62 @@ def _slug(text: str) -> str:
 
 
 def _text(value) -> str:
-    return html.escape(_number(value) if isinstance(value, float) else str(value))
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
+    return html.escape(to_json(value) if isinstance(value, dict | list | tuple) else str(value))
 
 
 def _is_number(value) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
-def _cell(value, tag: str = "td") -> str:
-    kind = ' class="number"' if _is_number(value) else ""
-    shown = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else value
-    return f"<{tag}{kind}>{_text('' if shown is None else shown)}</{tag}>"
+def format_column(cells: list) -> list[str]:
+    """Cells as text: floats of one column with equally many decimals (four significant digits for the largest one).
+
+    None is empty, whole numbers get thousands separators, and a float too small for those decimals keeps its digits.
+    """
+    floats = [abs(float(cell)) for cell in cells if _is_number(cell) and not isinstance(cell, numbers.Integral)]
+    largest = max((value for value in floats if math.isfinite(value)), default=0.0)
+    decimals = 3 if largest == 0 else min(max(3 - math.floor(math.log10(largest)), 0), 6)
+    return [_cell_text(cell, decimals) for cell in cells]
+
+
+def _cell_text(cell, decimals: int) -> str:
+    if cell is None:
+        return ""
+    if not _is_number(cell):
+        return str(cell)
+    if isinstance(cell, numbers.Integral):
+        return f"{int(cell):,}"
+    value = float(cell)
+    if math.isfinite(value) and value != 0 and abs(value) < 10.0 ** (1 - decimals):
+        return f"{value:.3g}"
+    return f"{value:,.{decimals}f}"
+
+
+def _caption(curve: Curve) -> str:
+    long = [len(series.x) for series in curve.series if _is_long(curve, series)]
+    note = f"Faint: every point; solid: mean over {smoothing_points(max(long))} points." if long else ""
+    return f"{curve.caption} {note}".strip()
 
 
 def _summary(summary: list[tuple[str, object]]) -> str:
-    items = "".join(f"<div><dt>{_text(label)}</dt><dd>{_cell(value, 'span')}</dd></div>" for label, value in summary)
-    return f"<dl>{items}</dl>" if summary else ""
+    items = [
+        f"<div><dt>{_text(label)}</dt><dd>{_text(format_column([value])[0])}</dd></div>" for label, value in summary
+    ]
+    return f"<dl>{''.join(items)}</dl>" if items else ""
 
 
 def _table(table: Table) -> str:
-    numeric = [
-        all(_is_number(row[index]) or row[index] is None for row in table.rows) and bool(table.rows)
-        for index in range(len(table.columns))
-    ]
-    head = "".join(
-        f'<th scope="col"{" class=number" if right else ""}>{_text(name)}</th>'
-        for name, right in zip(table.columns, numeric, strict=True)
-    )
+    for row in table.rows:
+        assert len(row) == len(table.columns), f"table {table.title}: a row has {len(row)} cells: {row}"
+    columns = [list(column) for column in zip(*table.rows, strict=True)] or [[] for _ in table.columns]
+    right = [bool(column) and all(cell is None or _is_number(cell) for cell in column) for column in columns]
+    marks = [' class="number"' if is_right else "" for is_right in right]
+    head = "".join(f'<th scope="col"{mark}>{_text(name)}</th>' for name, mark in zip(table.columns, marks, strict=True))
     rows = []
-    for index, row in enumerate(table.rows):
-        assert len(row) == len(table.columns), f"table {table.title}: row {index} has {len(row)} cells"
-        mark = ' class="own"' if index in table.highlight else ""
-        rows.append(f"<tr{mark}>{''.join(_cell(value) for value in row)}</tr>")
+    for index, texts in enumerate(zip(*[format_column(column) for column in columns], strict=True)):
+        cells = "".join(f"<td{mark}>{_text(text)}</td>" for text, mark in zip(texts, marks, strict=True))
+        own = " class=own" if index in table.highlight else ""
+        rows.append(f"<tr{own}>{cells}</tr>")
     caption = f"<p class=caption>{_text(table.caption)}</p>" if table.caption else ""
     body = f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody>"
     return f"<section><h2>{_text(table.title)}</h2><div class=scroll><table>{body}</table></div>{caption}</section>"
@@ -190,15 +272,15 @@ def _figure(picture: str, title: str, caption: str) -> str:
 
 
 def _gallery(drawings: list[str]) -> list[str]:
-    return (
-        [f"<section><h2>Curves and pictures</h2><div class=gallery>{''.join(drawings)}</div></section>"]
-        if drawings
-        else []
-    )
+    inside = "".join(drawings)
+    return [f"<section><h2>Curves and pictures</h2><div class=gallery>{inside}</div></section>"] if drawings else []
 
 
 def _details(title: str, values: dict) -> str:
-    rows = "".join(f"<tr><td>{_text(key)}</td><td>{_text(value)}</td></tr>" for key, value in values.items())
+    rows = "".join(
+        f"<tr><td>{_text(key)}</td><td>{_text('none' if value is None else value)}</td></tr>"
+        for key, value in values.items()
+    )
     return f"<details><summary>{_text(title)}</summary><table class=plain><tbody>{rows}</tbody></table></details>"
 
 
@@ -211,9 +293,11 @@ PAGE = """<!doctype html>
 """
 
 STYLE = """
-:root { --ink: #1b1f24; --soft: #5b6570; --paper: #ffffff; --line: #d9dee3; --band: #f4f6f8; --own: #e6f1fa; }
+:root { --ink: #1b1f24; --soft: #5b6570; --paper: #ffffff; --line: #d9dee3; --band: #f4f6f8; --own: #e6f1fa;
+  PALETTE_LIGHT }
 @media (prefers-color-scheme: dark) {
-  :root { --ink: #e4e7ea; --soft: #9aa4ae; --paper: #14171a; --line: #333a41; --band: #1d2125; --own: #16304a; }
+  :root { --ink: #e4e7ea; --soft: #9aa4ae; --paper: #14171a; --line: #333a41; --band: #1d2125; --own: #16304a;
+    PALETTE_DARK }
 }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--paper); color: var(--ink); font: 16px/1.5 system-ui, sans-serif; }
@@ -232,7 +316,7 @@ th { color: var(--soft); font-weight: 600; border-bottom-width: 2px; }
 tr.own td { background: var(--own); font-weight: 600; }
 .gallery { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(460px, 100%), 1fr)); gap: 20px; }
 figure { margin: 0; border: 1px solid var(--line); border-radius: 8px; padding: 14px; }
-figure svg, figure img { display: block; width: 100%; height: auto; color: var(--ink); }
+figure svg, figure img { display: block; width: 100%; height: auto; color: var(--ink); border-radius: 4px; }
 figcaption, .caption { color: var(--soft); font-size: .88rem; margin: 8px 0 0; }
 figcaption b { color: var(--ink); }
 details { margin-top: 28px; border: 1px solid var(--line); border-radius: 8px; padding: 10px 14px; }
@@ -240,3 +324,6 @@ summary { cursor: pointer; font-weight: 600; }
 table.plain { margin-top: 10px; font-size: .85rem; }
 table.plain td { padding: 3px 14px 3px 0; overflow-wrap: anywhere; }
 """
+
+STYLE = STYLE.replace("PALETTE_LIGHT", " ".join(f"--c{i}: {colour};" for i, colour in enumerate(COLOURS)))
+STYLE = STYLE.replace("PALETTE_DARK", " ".join(f"--c{i}: {colour};" for i, colour in enumerate(LIGHTER)))
