@@ -95,7 +95,7 @@ bench: $(STAMP)  ## benchmarks; PDB=folder VAL_FILES=names PEER_DIR=ProteinMPNN 
 	python benchmarks/protein_quality.py synthetic
 	$(if $(VAL_FILES),python benchmarks/protein_quality.py short --pdb_path "$(PDB)" --val_files "$(VAL_FILES)")
 	$(if $(VAL_FILES),python benchmarks/protein_quality.py long --pdb_path "$(PDB)" --val_files "$(VAL_FILES)")
-	python docs/numbers.py
+	python docs/fill_numbers.py
 
 numbers: $(STAMP)  ## write the figures of benchmarks/results into README.md and the docs
-	@$(BIN)/python docs/numbers.py
+	@$(BIN)/python docs/fill_numbers.py

@@ -1,0 +1,138 @@
+"""Writes the measured figures of README.md from benchmarks/results/*.json; nothing is typed by hand.
+
+    python docs/fill_numbers.py
+
+A row whose result file is missing, or was measured without what the row compares with, says so.
+"""
+
+import json
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+BEGIN, END = "<!-- numbers of benchmarks/results: begin -->", "<!-- numbers of benchmarks/results: end -->"
+OPEN = "not measured"
+
+
+def load(name: str) -> dict | None:
+    """One result file, None where there is none."""
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+def pick(result: dict | None, *keys: str):
+    """A value inside `figures`, None where any of the keys is missing."""
+    value = None if result is None else result["figures"]
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def words(template: str, *values) -> str:
+    """`template` filled with the values, or OPEN when one of them was not measured."""
+    return OPEN if any(value is None for value in values) else template.format(*values)
+
+
+def reading(kind: str) -> str:
+    return words(
+        "{:,.0f} residues/s", pick(load("protein_reading"), kind, "rows", "quartet, text in memory", "residues_per_s")
+    )
+
+
+def cached() -> str:
+    result = load("protein_cache")
+    rate = pick(result, "random_reads", "stored", "million_residues_per_s")
+    size = pick(result, "random_reads", "stored", "bytes_per_residue")
+    return words("{:.1f} million residues/s, {:.1f} bytes a residue", rate, size)
+
+
+def streamed() -> str:
+    found = pick(load("protein_cache"), "streamed_pass", "stream") or {}
+    residues = found.get("residues")
+    millions = None if residues is None else residues / 1e6
+    return words("{:.0f} MiB over {:.1f} million residues", found.get("memory_growth_mib"), millions)
+
+
+def against_peer(variant: str) -> str:
+    return words("{:.2f} x", pick(load("protein_throughput"), "ratio_to_peer_fp32", variant))
+
+
+def peak_memory() -> str:
+    found = pick(load("protein_throughput"), "peak_memory_mib_2000_residues", "quartet fp32")
+    return words("{:.2f} GB", None if found is None else found * 2**20 / 1e9)
+
+
+def quality_short() -> str:
+    found = pick(load("protein_quality_short"), "mean")
+    if not found:
+        return OPEN
+    return (
+        f"perplexity {found['val_ppl_one_shot']:.2f} one shot, {found['baseline_table_ppl']:.2f} table, "
+        f"{found['baseline_unigram_ppl']:.2f} unigram; recovery {100 * found['val_recovery_one_shot']:.1f} %, "
+        f"table {100 * found['baseline_table_recovery']:.1f} %"
+    )
+
+
+def quality_long() -> str:
+    found = pick(load("protein_quality_long"), "mean")
+    keys = ("val_ppl_masked", "val_ppl_one_shot", "baseline_table_ppl")
+    return words(
+        "perplexity {:.2f} masked, {:.2f} one shot, {:.2f} table", *(found[key] if found else None for key in keys)
+    )
+
+
+def scaling() -> str:
+    return words("{:.2f} x", pick(load("protein_scaling"), "ratio"))
+
+
+def synthetic() -> str:
+    found = pick(load("protein_quality_synthetic"), "mean") or {}
+    if "bayes_gap_closed" not in found:
+        return OPEN
+    share = f"{100 * found['bayes_gap_closed']:.1f} % of the gap closed"
+    return f"{share}; perplexity {found['val_ppl_one_shot']:.2f}, Bayes {found['bayes_ppl_one_shot']:.2f}"
+
+
+ROWS = [
+    ("reading PDB text, one core", lambda: reading("pdb"), "protein_reading"),
+    ("reading mmCIF text, one core", lambda: reading("cif"), "protein_reading"),
+    ("random whole chains from the cache, one thread", cached, "protein_cache"),
+    ("memory growth of a streamed pass", streamed, "protein_cache"),
+    ("training step in fp32 / ProteinMPNN's code in fp32", lambda: against_peer("quartet fp32"), "protein_throughput"),
+    ("training step in bf16 / ProteinMPNN's code in fp32", lambda: against_peer("quartet bf16"), "protein_throughput"),
+    ("peak memory of a step of 2,000 residues, fp32", peak_memory, "protein_throughput"),
+    ("residues/s of 2 processes / of 1, one thread each", scaling, "protein_scaling"),
+    ("real structures, 120 CPU-seconds of one thread, mean of 3 seeds", quality_short, "protein_quality_short"),
+    ("real structures, 30 CPU-minutes of one thread", quality_long, "protein_quality_long"),
+    ("synthetic set, 120 CPU-seconds of one thread", synthetic, "protein_quality_synthetic"),
+]  # fmt: skip
+
+
+def table() -> str:
+    """The Markdown table, one row per figure, with the machine and the day it was measured."""
+    lines = ["| what | measured | where, when | file |", "| --- | --- | --- | --- |"]
+    for what, figure, name in ROWS:
+        result, text = load(name), figure()
+        where = ""
+        if result is not None and text != OPEN:
+            facts = result["environment"]
+            where = f"{facts['cpu_model']}, {facts['date'][:10]}"
+        link = f"[{name}](benchmarks/results/{name}.json)" if result is not None else f"{name}, none yet"
+        lines.append(f"| {what} | {text} | {where} | {link} |")
+    return "\n".join(lines)
+
+
+def filled(text: str) -> str:
+    """README.md with the table of today's results between the markers."""
+    before, rest = text.split(BEGIN)
+    return f"{before}{BEGIN}\n{table()}\n{END}{rest.split(END)[1]}"
+
+
+def main() -> None:
+    path = ROOT / "README.md"
+    path.write_text(filled(path.read_text(encoding="utf-8")), encoding="utf-8")
+    print(table())
+
+
+if __name__ == "__main__":
+    main()
