@@ -238,7 +238,8 @@ def save_export(
 ) -> Path:
     """export/: what a user takes away. `config` must suffice to rebuild the model; `card` is the README.md.
 
-    `extra` are further tensor files by name ("tables.safetensors"), read back with `load_export_tensors`. Collective. Replaces an earlier export as a whole. Raises UserError on a full or read-only disk.
+    `extra` are further tensor files by name ("tables.safetensors"), read back with `load_export_tensors`. Collective.
+    Replaces an earlier export as a whole. Raises UserError on a full or read-only disk.
     """
     weights = states.gather_weights(acc, model)
     final = run.path / "export"

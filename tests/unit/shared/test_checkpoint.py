@@ -19,6 +19,7 @@ from lib.checkpoint import (
     find_checkpoint,
     load_checkpoint,
     load_export,
+    load_export_tensors,
     save_checkpoint,
     save_export,
 )
@@ -330,6 +331,17 @@ def test_export_round_trip_and_replacement(acc, run):
     save_export(acc, run, model=other, config={"width": 4}, card="# Another\n")
     assert load_export(path)[1]["width"] == 4
     assert sorted(entry.name for entry in run.path.iterdir() if "export" in entry.name) == ["export"]
+
+
+def test_further_tensor_files_of_an_export(acc, run):
+    model, _ = build()
+    extra = {"tables.safetensors": {"counts": torch.arange(6).reshape(2, 3)}}
+    path = save_export(acc, run, model=model, config={}, card="", extra=extra)
+    assert load_export_tensors(path, "tables.safetensors")["counts"].tolist() == [[0, 1, 2], [3, 4, 5]]
+    damage(path, "tables.safetensors", "flip")
+    assert "tables.safetensors" in refused(lambda: load_export_tensors(path, "tables.safetensors"))
+    assert load_export(path)[1]["format"] == "quartet-export-1"
+    assert "missing" in refused(lambda: load_export_tensors(path, "absent.safetensors"))
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
