@@ -5,12 +5,11 @@ share.
 """
 
 import contextlib
-import heapq
 import json
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import timedelta
 from hashlib import blake2b, sha256
 
@@ -77,24 +76,6 @@ def broadcast_value(acc: Accelerator, value):
     box = [json.dumps(value) if acc.is_main_process else None]
     broadcast_object_list(box, from_process=0)
     return value if acc.is_main_process else json.loads(box[0])
-
-
-def split_balanced(costs: Sequence[int], parts: int) -> list[list[int]]:
-    """Positions of `costs` in `parts` lists of nearly equal cost sums: the longest first, each to the lightest part.
-
-    Deterministic; positions ascend inside a part; parts are empty when there are fewer items than parts. The largest
-    sum is at most 4/3 of the best possible one (Graham 1969).
-    """
-    if parts < 1:
-        raise ValueError(f"split_balanced: parts must be at least 1, got {parts}")
-    shares: list[list[int]] = [[] for _ in range(parts)]
-    loads = [(0, 0, part) for part in range(parts)]
-    for position in sorted(range(len(costs)), key=lambda index: (-costs[index], index)):
-        load, count, part = heapq.heappop(loads)
-        shares[part].append(position)
-        # The count spreads items without cost too.
-        heapq.heappush(loads, (load + costs[position], count + 1, part))
-    return [sorted(share) for share in shares]
 
 
 def state_hash(module_or_state_dict) -> str:

@@ -6,13 +6,13 @@ so all ranks take the same number of steps and the order of the data does not de
 
 from __future__ import annotations
 
-import heapq
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from lib.balance import split_balanced
 from lib.errors import UserError
 from lib.protein.cache_format import Block
 from lib.protein.cache_store import assemble
@@ -38,21 +38,6 @@ class Draw:
     @property
     def cost(self) -> int:
         return self.unit.length if self.crop is None else self.crop.length
-
-
-def split_balanced(costs: Sequence[int], parts: int) -> list[list[int]]:
-    """Indices of `costs` in `parts` lists of near-equal sums: largest first, each to the lightest part.
-
-    Deterministic; order is kept inside a part; parts stay empty when there are fewer items.
-    """
-    assert parts >= 1
-    shares: list[list[int]] = [[] for _ in range(parts)]
-    loads = [(0, part) for part in range(parts)]
-    for index in sorted(range(len(costs)), key=lambda index: (-costs[index], index)):
-        load, part = heapq.heappop(loads)
-        shares[part].append(index)
-        heapq.heappush(loads, (load + costs[index], part))
-    return [sorted(share) for share in shares]
 
 
 def epoch_draws(units: Sequence[Unit], *, seed: int, epoch: int, limit: int) -> list[Draw]:

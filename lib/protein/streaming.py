@@ -19,8 +19,9 @@ from pathlib import Path
 import pyarrow as pa
 from torch.utils.data import IterableDataset, get_worker_info
 
+from lib.balance import split_balanced
 from lib.errors import UserError
-from lib.protein.batching import Crop, crop_limit, split_balanced, unit_arrays
+from lib.protein.batching import Crop, crop_limit, unit_arrays
 from lib.protein.cache_format import Block
 from lib.protein.cache_index import SHARDS, read_shard_list, refuse_damaged
 from lib.protein.cache_shards import load_block

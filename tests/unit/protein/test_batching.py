@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from cache_samples import own_clusters, write_many, write_structure
 
+from lib.balance import split_balanced
 from lib.errors import UserError
 from lib.protein.batching import (
     Crop,
@@ -13,7 +14,6 @@ from lib.protein.batching import (
     micro_batches,
     nearest_residues,
     plan_counts,
-    split_balanced,
 )
 from lib.protein.cache import build_cache
 from lib.protein.split import Unit, make_units

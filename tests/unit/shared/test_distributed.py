@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from lib.balance import split_balanced
 from lib.distributed import (
     any_rank,
     assert_equal_across_ranks,
@@ -14,7 +15,6 @@ from lib.distributed import (
     gather_rows,
     global_sums,
     main_only_first,
-    split_balanced,
     state_hash,
 )
 from lib.errors import UserError
