@@ -86,10 +86,14 @@ def write_synthetic(
         path.replace(folder / path.name)
     (scratch / MARKER).replace(folder / MARKER)
     scratch.rmdir()
+    seconds, bounds = (
+        time.perf_counter() - started,
+        (description["bayes_ppl_one_shot"], description["bayes_ppl_any_order"]),
+    )
     log(
-        f"synthetic set written to {folder}: {len(entries)} entries, {chains} chains, {description['residues']} residues "
-        f"in {time.perf_counter() - started:.1f} s; Bayes perplexity {description['bayes_ppl_one_shot']:.2f} one-shot, "
-        f"{description['bayes_ppl_any_order']:.2f} any-order"
+        f"synthetic set written to {folder}: {len(entries)} entries, {chains} chains, "
+        f"{description['residues']} residues in {seconds:.1f} s; "
+        f"Bayes perplexity {bounds[0]:.2f} one-shot, {bounds[1]:.2f} any-order"
     )
 
 
@@ -114,7 +118,8 @@ def _clear(folder: Path, scratch: Path) -> None:
     strangers = [path.name for path in sorted(folder.glob("*")) if path.name.endswith((*SUFFIXES, ".ent", ".ent.gz"))]
     if strangers:
         raise UserError(
-            f"{folder} holds {len(strangers)} structure files ({strangers[0]}); the synthetic set needs a folder without any"
+            f"{folder} holds {len(strangers)} structure files ({strangers[0]}), expected none; give the synthetic set "
+            "a folder of its own"
         )
 
 

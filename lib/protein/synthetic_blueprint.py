@@ -86,7 +86,7 @@ def _bundle_segments(rng, wanted: int):
         )
 
     kinds, lengths, loops = _fill(rng, wanted, segment)
-    return kinds, lengths, loops, int(np.ceil(np.sqrt(len(kinds)) + rng.integers(0, 2) * 0.5))
+    return kinds, lengths, loops, 2 if len(kinds) < 6 else 3
 
 
 def _meander_segments(rng, wanted: int):

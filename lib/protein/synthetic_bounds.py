@@ -48,7 +48,7 @@ class Bounds:
     left_out: list[str]
 
     def perplexities(self) -> dict[str, float]:
-        """Flat keys: bayes_ppl_one_shot, bayes_ppl_masked, bayes_ppl_any_order, unigram_ppl, each also with _realised."""
+        """bayes_ppl_one_shot, bayes_ppl_masked, bayes_ppl_any_order, unigram_ppl; the same with _realised."""
         out = {}
         for key, name in (
             ("bayes_ppl_one_shot", "one_shot"),
@@ -128,7 +128,10 @@ def bayes_one_shot(law: Law, records: Sequence[LawRecord]) -> list[np.ndarray]:
 
 
 def bayes_masked(law: Law, records: Sequence[LawRecord], visible: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """log p(a_i | backbone, the visible residues other than i).  visible: bool (residues,) each; result (residues, 20) each."""
+    """log p(a_i | backbone, the visible residues other than i).  # (residues, 20) each
+
+    visible: bool (residues,) for each record.
+    """
     forest = Forest(law, records)
     aa, seen = np.concatenate([record.aa for record in records]), np.concatenate(list(visible))
     return forest.split(forest.conditionals(_evidence(aa, seen)))
@@ -147,7 +150,7 @@ def bayes_any_order(law: Law, record: LawRecord, order: np.ndarray) -> np.ndarra
 
 
 def bayes_given_parent(law: Law, records: Sequence[LawRecord]) -> list[np.ndarray]:
-    """log p(a_i | backbone, a_parent); the sum over residues is the log-probability of the sequence.  # (residues, 20) each"""
+    """log p(a_i | backbone, a_parent), which over all residues adds up to log p(sequence).  # (residues, 20) each"""
     results = []
     for record in records:
         above = np.where(record.parent < 0, NO_PARENT, record.aa[record.parent])

@@ -154,9 +154,9 @@ def cif_text(entry: Entry) -> str:
         for residue, name, atom, altloc, x, y, z, occupancy in _rows(entry, chain):
             serial += 1
             atoms.append(
-                f"{'HETATM' if name == 'MSE' else 'ATOM'} {serial} {ELEMENTS[atom]} {BACKBONE[atom]} {altloc or '.'} {name} "
-                f"{chain.name} {entity} {residue + 1} {insertions[residue] or '?'} {x / 100:.3f} {y / 100:.3f} {z / 100:.3f} "
-                f"{occupancy:.2f} 20.00 {numbers[residue]} {chain.name} 1"
+                f"{'HETATM' if name == 'MSE' else 'ATOM'} {serial} {ELEMENTS[atom]} {BACKBONE[atom]} {altloc or '.'} "
+                f"{name} {chain.name} {entity} {residue + 1} {insertions[residue] or '?'} {x / 100:.3f} {y / 100:.3f} "
+                f"{z / 100:.3f} {occupancy:.2f} 20.00 {numbers[residue]} {chain.name} 1"
             )
     lines += _loop("atom_site", ATOM_COLUMNS, atoms)
     return "\n".join([*lines, "#", ""])

@@ -1,10 +1,7 @@
-"""Backbone geometry of the synthetic chains: bond frames, a library of loops, and the packing of elements.
+"""Backbone geometry of the synthetic chains: bond frames, atoms from torsions, loops and their closure.
 
-A chain is built in torsion space with fixed bond lengths and angles. Elements (helices, strands) are rigid; each loop is
-chosen from a library of random loops so that the next element lands on its target, refined by damped least squares with
-every torsion kept inside its basin, and rejected when it clashes. Angstrom and radians throughout.
-
-Sources: bond lengths and angles of Engh & Huber 1991; placement of atoms by NeRF (Parsons et al. 2005).
+Bond lengths and angles are fixed (Engh & Huber 1991); atoms are placed bond by bond (NeRF, Parsons et al. 2005).
+Angstrom and radians.
 """
 
 from dataclasses import dataclass
@@ -32,23 +29,27 @@ LOOP_WEIGHTS = (0.34, 0.26, 0.22, 0.18)
 ELEMENT_BASIN = {HELIX: "helix", STRAND: "strand"}
 
 JOINTS = LOOP_LENGTHS[1] + 1  # a loop of n residues has n + 1 peptide links
-LIBRARY_LOOPS = 1000
-CANDIDATES = 4
 CLOSURE_ROUNDS = 7
-LONGEST_ELEMENT = 22
-CA_CONTACT, CB_CONTACT = 4.1, 3.7  # angstrom; nearer than this costs in the choice of a loop
-CA_CLASH = 3.8  # angstrom; no CA pair with |i-j| > 2 may be nearer
+CONTACTS = (4.2, 3.7, 2.9)  # angstrom; pairs of CA, of CB and of O nearer than this cost in the choice of a loop
 
 
 def bond_turn(angle: float, torsion: np.ndarray) -> np.ndarray:
-    """Rotation from one bond frame to the next; x runs along the bond, z is normal to the last two bonds.  # (..., 3, 3)"""
+    """Rotation from one bond frame to the next: x along the bond, z normal to the last two bonds.  # (3, 3, ...)"""
     c, s = np.cos(angle), np.sin(angle)
     ct, st = np.cos(torsion), np.sin(torsion)
-    matrix = np.empty((*torsion.shape, 3, 3), torsion.dtype)
-    matrix[..., 0, 0], matrix[..., 0, 1], matrix[..., 0, 2] = -c, -s, 0.0
-    matrix[..., 1, 0], matrix[..., 1, 1], matrix[..., 1, 2] = s * ct, -c * ct, -st
-    matrix[..., 2, 0], matrix[..., 2, 1], matrix[..., 2, 2] = s * st, -c * st, ct
+    matrix = np.empty((3, 3, *torsion.shape), torsion.dtype)
+    matrix[0, 0], matrix[0, 1], matrix[0, 2] = -c, -s, 0.0
+    matrix[1, 0], matrix[1, 1], matrix[1, 2] = s * ct, -c * ct, -st
+    matrix[2, 0], matrix[2, 1], matrix[2, 2] = s * st, -c * st, ct
     return matrix
+
+
+def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Matrices (3, 3, ...) times matrices (3, 3, ...) or vectors (3, ...): faster than many small matmul."""
+    out = np.empty(b.shape if b.ndim == a.ndim else a.shape[1:], a.dtype)
+    for index, row in enumerate(a):
+        out[index] = row[0] * b[0] + row[1] * b[1] + row[2] * b[2]
+    return out
 
 
 def _local(length: float, angle: float) -> np.ndarray:
@@ -69,16 +70,22 @@ LOCAL_CB = _local_cb()
 
 
 def links(psi: np.ndarray, omega: np.ndarray, phi: np.ndarray):
-    """Rotation and shift from a residue's frame to the next one's, and the frame in which phi turns.
+    """Rotation and shift from a residue's frame to the next one's, and the frame in which phi turns; axes first.
 
-    psi is of the residue before the link, phi of the one after. Returns rotation (..., 3, 3), shift (..., 3),
-    rotation before phi (..., 3, 3) and the position of the next CA (..., 3).
+    psi is of the residue before the link, phi of the one after. Returns rotation (3, 3, ...), shift (3, ...), axis of
+    phi (3, ...) and the position of the next CA (3, ...).
     """
     first = bond_turn(ANGLE_CA_C_N, psi)
-    second = first @ bond_turn(ANGLE_C_N_CA, omega)
-    rotation = second @ bond_turn(ANGLE_N_CA_C, phi)
-    alpha = C_N * first[..., 0] + N_CA * second[..., 0]
-    return rotation, alpha + CA_C * rotation[..., 0], second, alpha
+    second = product(first, bond_turn(ANGLE_C_N_CA, omega))
+    rotation = product(second, bond_turn(ANGLE_N_CA_C, phi))
+    alpha = C_N * first[:, 0] + N_CA * second[:, 0]
+    return rotation, alpha + CA_C * rotation[:, 0], second[:, 0], alpha
+
+
+def _axes_last(values: np.ndarray, axes: int) -> np.ndarray:
+    """(axes..., links, n) to (n, links, axes...), contiguous."""
+    order = [values.ndim - 1, values.ndim - 2, *range(axes)]
+    return np.ascontiguousarray(values.transpose(order))
 
 
 def chain_frames(phi: np.ndarray, psi: np.ndarray, omega: np.ndarray):
@@ -86,14 +93,13 @@ def chain_frames(phi: np.ndarray, psi: np.ndarray, omega: np.ndarray):
 
     Returns rotations (chains, residues, 3, 3) and origins (chains, residues, 3), the first frame being the identity.
     """
-    turn, shift, _, _ = links(psi[:, :-1], omega[:, 1:], phi[:, 1:])
-    rotations = np.empty((*phi.shape, 3, 3))
-    origins = np.empty((*phi.shape, 3))
-    rotations[:, 0], origins[:, 0] = np.eye(3), 0.0
+    turn, shift, _, _ = links(psi[:, :-1].T, omega[:, 1:].T, phi[:, 1:].T)
+    rotations, origins = np.zeros((3, 3, *phi.T.shape)), np.zeros((3, *phi.T.shape))
+    rotations[range(3), range(3), 0] = 1.0
     for index in range(phi.shape[1] - 1):
-        origins[:, index + 1] = origins[:, index] + (rotations[:, index] @ shift[:, index, :, None])[..., 0]
-        rotations[:, index + 1] = rotations[:, index] @ turn[:, index]
-    return rotations, origins
+        origins[:, index + 1] = origins[:, index] + product(rotations[:, :, index], shift[:, index])
+        rotations[:, :, index + 1] = product(rotations[:, :, index], turn[:, :, index])
+    return _axes_last(rotations, 2), _axes_last(origins, 1)
 
 
 def backbone(phi: np.ndarray, psi: np.ndarray, omega: np.ndarray) -> np.ndarray:
@@ -101,12 +107,25 @@ def backbone(phi: np.ndarray, psi: np.ndarray, omega: np.ndarray) -> np.ndarray:
     rotations, origins = chain_frames(phi, psi, omega)
     local = np.zeros((*phi.shape, 4, 3))
     local[..., 0, :], local[..., 1, :] = LOCAL_N, LOCAL_CA
-    local[..., 3, :] = C_O * bond_turn(ANGLE_CA_C_O, psi + np.pi)[..., 0]
+    local[..., 3, :] = local_oxygen(psi)
     return np.einsum("nlij,nlaj->nlai", rotations, local) + origins[:, :, None]
 
 
+def local_oxygen(psi: np.ndarray) -> np.ndarray:
+    """O in the frame of its residue; it lies in the plane of the peptide that follows.  # (..., 3)"""
+    return C_O * np.moveaxis(bond_turn(ANGLE_CA_C_O, psi + np.pi)[:, 0], 0, -1)
+
+
+def beads(rotations: np.ndarray, origins: np.ndarray, psi: np.ndarray) -> np.ndarray:
+    """CA, CB and O of residues given by their frames, as float32.  # (3, ..., 3) angstrom"""
+    local = np.stack(
+        [np.broadcast_to(LOCAL_CA, origins.shape), np.broadcast_to(LOCAL_CB, origins.shape), local_oxygen(psi)]
+    )
+    return (origins + (rotations @ local[..., None])[..., 0]).astype(np.float32)
+
+
 def draw_torsions(rng, basins: np.ndarray):
-    """phi and psi (radians) drawn in the named basins, with their limits (low, high) for refinement; arrays like `basins`."""
+    """phi and psi (radians) drawn in basins of BASIN_INDEX, and the low and high limits of those.  # (..., 2) each"""
     names = list(BASINS)
     table = np.array([BASINS[name] for name in names])  # (basins, 3, 2)
     chosen = table[basins]  # (..., 3, 2)
@@ -120,13 +139,17 @@ BASIN_INDEX = {name: index for index, name in enumerate(BASINS)}
 
 @dataclass(slots=True)
 class Loops:
-    """Loops as their links: torsions (loops, JOINTS, 2) = psi before, phi after each link; `used` marks real links."""
+    """Loops as their links: psi of the residue before and phi of the one after; float32, padded to JOINTS links."""
 
-    torsions: np.ndarray
-    low: np.ndarray
+    torsions: np.ndarray  # (loops, JOINTS, 2)
+    low: np.ndarray  # limits of the torsions
     high: np.ndarray
     omega: np.ndarray  # (loops, JOINTS)
-    used: np.ndarray  # (JOINTS,) or (loops, JOINTS)
+    used: np.ndarray  # (loops, JOINTS) bool, real links
+
+    def take(self, chosen: np.ndarray) -> "Loops":
+        """Some of the loops, by index or mask."""
+        return Loops(*(getattr(self, name)[chosen] for name in self.__slots__))
 
 
 def draw_loops(rng, count: int, length: int, before: int, after: int) -> Loops:
@@ -140,49 +163,60 @@ def draw_loops(rng, count: int, length: int, before: int, after: int) -> Loops:
     drawn = draw_torsions(rng, basins)
     arrays = []
     for values in drawn:
-        padded = np.zeros((count, JOINTS, 2))
+        padded = np.zeros((count, JOINTS, 2), np.float32)
         padded[:, : length + 1, 0], padded[:, : length + 1, 1] = values[:, :-1, 1], values[:, 1:, 0]
         arrays.append(padded)
     omega = np.pi + rng.normal(0.0, OMEGA_SPREAD, (count, JOINTS))
-    # Only loop links may be cis; three times the wanted share, since about a third of all links lie in loops.
-    omega[rng.random((count, JOINTS)) < 3 * CIS_SHARE] -= np.pi
+    # Only loop links may be cis; they are a third of all links, and some cis ones are lost to better loops.
+    omega[rng.random((count, JOINTS)) < 4 * CIS_SHARE] -= np.pi
     used = np.broadcast_to(np.arange(JOINTS) <= length, (count, JOINTS))
-    return Loops(*arrays, omega, used)
+    return Loops(*arrays, omega.astype(np.float32), used)
 
 
 def open_loops(rng, count: int, length: int, before: int, after: int) -> Loops:
     """As draw_loops, without those in which the chain runs into itself."""
     loops = draw_loops(rng, 2 * count, length, before, after)
     rotations, origins, _, _ = loop_frames(loops)
-    alpha = np.concatenate([np.broadcast_to(LOCAL_CA, (2 * count, 1, 3)), origins + rotations @ LOCAL_CA], axis=1)
-    distance = np.linalg.norm(alpha[:, :, None] - alpha[:, None], axis=-1)[:, : length + 2, : length + 2]
-    distance[:, ~np.triu(np.ones(distance.shape[1:], bool), 3)] = np.inf
-    keep = np.argsort(distance.min((1, 2)) < CA_CONTACT, kind="stable")[:count]
-    return Loops(*(getattr(loops, name)[keep] for name in Loops.__slots__))
+    first = np.broadcast_to(np.eye(3), (2 * count, 1, 3, 3)), np.zeros((2 * count, 1, 3))
+    rotations, origins = (np.concatenate(pair, axis=1)[:, : length + 2] for pair in zip(first, (rotations, origins)))
+    psi = np.append(loops.torsions[:, : length + 1, 0], np.zeros((2 * count, 1)), axis=1)
+    separate = np.triu(np.ones((length + 2, length + 2), bool), 3)
+    closed = np.zeros(2 * count, bool)
+    for points, contact in zip(beads(rotations, origins, psi), CONTACTS):
+        distance = np.linalg.norm(points[:, :, None] - points[:, None], axis=-1)
+        closed |= (distance < contact)[:, separate].any(1)
+    keep = np.argsort(closed, kind="stable")[:count]
+    return loops.take(keep)
 
 
 def loop_frames(loops: Loops):
-    """Frames at the end of each link: rotations (..., JOINTS, 3, 3), origins; axes and pivots of psi and phi (..., JOINTS, 2, 3)."""
-    turn, shift, before_phi, alpha = links(loops.torsions[..., 0], loops.omega, loops.torsions[..., 1])
-    shape = loops.omega.shape[:-1]
-    kind = turn.dtype
-    rotation, origin = np.broadcast_to(np.eye(3, dtype=kind), (*shape, 3, 3)), np.zeros((*shape, 3), kind)
-    rotations, origins = np.empty((*shape, JOINTS, 3, 3), kind), np.empty((*shape, JOINTS, 3), kind)
-    axes, pivots = np.empty((*shape, JOINTS, 2, 3), kind), np.empty((*shape, JOINTS, 2, 3), kind)
+    """Frames after each link and the lines about which psi and phi turn.
+
+    Returns rotations (loops, JOINTS, 3, 3), origins (loops, JOINTS, 3), axes (loops, JOINTS, 2, 3) of psi and phi, zero
+    where there is no link, and a point on each axis (loops, JOINTS, 2, 3).
+    """
+    psi, phi, omega, used = (
+        values.T.copy() for values in (*loops.torsions.transpose(2, 0, 1), loops.omega, loops.used)
+    )
+    turn, shift, phi_axis, alpha = links(psi, omega, phi)
+    rotations, origins = np.empty_like(turn), np.empty_like(shift)
+    axes, pivots = np.empty((3, 2, *psi.shape), psi.dtype), np.empty((3, 2, *psi.shape), psi.dtype)
+    rotation, origin = np.zeros_like(turn[:, :, 0]), np.zeros_like(shift[:, 0])
+    rotation[range(3), range(3)] = 1.0
     for joint in range(JOINTS):
-        used = loops.used[..., joint]
-        axes[..., joint, 0, :], pivots[..., joint, 0, :] = rotation[..., 0], origin
-        axes[..., joint, 1, :] = (rotation @ before_phi[..., joint, :, :1])[..., 0]
-        pivots[..., joint, 1, :] = origin + (rotation @ alpha[..., joint, :, None])[..., 0]
-        origin = np.where(used[..., None], origin + (rotation @ shift[..., joint, :, None])[..., 0], origin)
-        rotation = np.where(used[..., None, None], rotation @ turn[..., joint, :, :], rotation)
-        rotations[..., joint, :, :], origins[..., joint, :] = rotation, origin
-    axes *= loops.used[..., None, None]
-    return rotations, origins, axes, pivots
+        axes[:, 0, joint], pivots[:, 0, joint] = rotation[:, 0], origin
+        axes[:, 1, joint] = product(rotation, phi_axis[:, joint])
+        pivots[:, 1, joint] = origin + product(rotation, alpha[:, joint])
+        origin = np.where(used[joint], origin + product(rotation, shift[:, joint]), origin)
+        rotation = np.where(used[joint], product(rotation, turn[:, :, joint]), rotation)
+        rotations[:, :, joint], origins[:, joint] = rotation, origin
+    axes *= used
+    axes, pivots = (_axes_last(values, 2).swapaxes(-1, -2) for values in (axes, pivots))
+    return _axes_last(rotations, 2), _axes_last(origins, 1), axes, pivots
 
 
-def _cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """np.cross without its overhead."""
+def cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """np.cross over the last axis without its overhead."""
     out = np.empty(np.broadcast_shapes(a.shape, b.shape), b.dtype)
     for i, j, k in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
         out[..., i] = a[..., j] * b[..., k] - a[..., k] * b[..., j]
@@ -190,13 +224,14 @@ def _cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def close_loops(loops: Loops, points: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Damped least squares on the torsions, in place: bring `points` (n, 4, 3) of the next element onto `targets` (n, 4, 3).
+    """Turn the torsions, in place, to bring `points` (n, 4, 3) of the next element onto `targets` (n, 4, 3).
 
-    Both are in the frame of the residue before the loop. Torsions stay inside their basins. Returns the residual RMS.
+    Points are in the frame of the element's first residue, targets in that of the residue before the loop. Damped least
+    squares; torsions stay inside their basins. Returns the remaining RMS distance (n,).
     """
     points, targets = points.astype(loops.torsions.dtype), targets.astype(loops.torsions.dtype)
     best, kept = np.full(len(targets), np.inf, points.dtype), loops.torsions
-    damping = np.full(len(targets), 2.0, points.dtype)
+    damping, identity = np.full(len(targets), 2.0, points.dtype), np.eye(3 * CONTROL_POINTS, dtype=points.dtype)
     for turn in range(CLOSURE_ROUNDS + 1):
         rotations, origins, axes, pivots = loop_frames(loops)
         reached = np.einsum("nij,naj->nai", rotations[:, -1], points) + origins[:, -1, None]
@@ -208,13 +243,11 @@ def close_loops(loops: Loops, points: np.ndarray, targets: np.ndarray) -> np.nda
             break
         damping = np.where(better, damping / 2, damping * 4)
         lever = reached[:, None, None] - pivots[..., None, :]  # (n, joints, 2, points, 3)
-        jacobian = _cross(axes[..., None, :], lever).reshape(len(targets), 2 * JOINTS, -1)
+        jacobian = cross(axes[..., None, :], lever).reshape(len(targets), 2 * JOINTS, -1)
         pull = (jacobian @ miss.reshape(len(targets), -1, 1)).reshape(loops.torsions.shape)
         stuck = ((loops.torsions <= loops.low) & (pull < 0)) | ((loops.torsions >= loops.high) & (pull > 0))
         jacobian *= ~stuck.reshape(len(targets), -1, 1)
-        square = jacobian.transpose(0, 2, 1) @ jacobian + damping[:, None, None] * np.eye(
-            3 * CONTROL_POINTS, dtype=points.dtype
-        )
+        square = jacobian.transpose(0, 2, 1) @ jacobian + damping[:, None, None] * identity
         step = (jacobian @ np.linalg.solve(square, miss.reshape(len(targets), -1, 1))).reshape(loops.torsions.shape)
         loops.torsions = np.clip(loops.torsions + np.clip(step, -0.3, 0.3), loops.low, loops.high)
     loops.torsions = kept
