@@ -7,8 +7,8 @@ from collections.abc import Sequence
 def split_balanced(costs: Sequence[int], parts: int) -> list[list[int]]:
     """Positions of `costs` in `parts` lists of nearly equal cost sums: the longest first, each to the lightest part.
 
-    Deterministic; positions ascend inside a part; parts are empty when there are fewer items than parts. The largest sum
-    is at most 4/3 of the best possible one (Graham 1969).
+    Deterministic; positions ascend inside a part; parts are empty when there are fewer items than parts. The largest
+    sum is at most 4/3 of the best possible one (Graham 1969).
     """
     if parts < 1:
         raise ValueError(f"split_balanced: parts must be at least 1, got {parts}")
