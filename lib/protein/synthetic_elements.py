@@ -7,9 +7,9 @@ import numpy as np
 from lib.protein.synthetic_blueprint import FACE_LEVER, HELIX, HELIX_LENGTHS, RISE, STRAND, Blueprint
 from lib.protein.synthetic_geometry import (
     BASIN_INDEX,
-    JOINTS,
     LOCAL_CA,
     LOCAL_CB,
+    Loops,
     beads,
     chain_frames,
     cross,
@@ -37,24 +37,23 @@ class Elements:
 
 
 class Library:
-    """Random loops for each (length, element before, element after), with the frames at their ends."""
+    """Random loops for each key (length, element before, element after), drawn when the key is first asked for."""
 
     def __init__(self, rng: np.random.Generator):
-        self.loops, self.ends = {}, {}
-        for length in range(2, JOINTS):
-            for before in (HELIX, STRAND):
-                for after in (HELIX, STRAND):
-                    loops = open_loops(rng, LIBRARY_LOOPS, length, before, after)
-                    rotations, origins, _, _ = loop_frames(loops)
-                    self.loops[length, before, after] = loops
-                    self.ends[length, before, after] = (
-                        rotations[:, -1].reshape(-1, 3).astype(np.float32),
-                        origins[:, -1].astype(np.float32),
-                    )
+        self.seed = int(rng.integers(2**62))
+        self.known: dict[tuple[int, int, int], tuple[Loops, np.ndarray, np.ndarray]] = {}
+
+    def get(self, key: tuple[int, int, int]) -> tuple[Loops, np.ndarray, np.ndarray]:
+        """The loops of a key, and the frames at their ends: rotations (3 * loops, 3), origins (loops, 3)."""
+        if key not in self.known:
+            loops = open_loops(np.random.default_rng([self.seed, *key]), LIBRARY_LOOPS, *key)
+            rotations, origins, _, _ = loop_frames(loops)
+            self.known[key] = loops, rotations[:, -1].reshape(-1, 3), origins[:, -1].copy()
+        return self.known[key]
 
     def best(self, key: tuple[int, int, int], points: np.ndarray, targets: np.ndarray, count: int) -> np.ndarray:
         """The `count` loops whose ends bring `points` (n, 4, 3) nearest to `targets` (n, 4, 3).  # (n, count)"""
-        rotations, origins = self.ends[key]
+        _, rotations, origins = self.get(key)
         points, targets = points.astype(np.float32), targets.astype(np.float32)
         energy = np.empty((len(points), len(origins)), np.float32)
         for index, (single, goal) in enumerate(zip(points, targets)):

@@ -215,7 +215,8 @@ def _candidates(library: Library, keys: tuple[np.ndarray, ...], points: np.ndarr
     parts, order = [], []
     for key in sorted(set(keys)):
         at = np.array([index for index, other in enumerate(keys) if other == key])
-        parts.append(library.loops[key].take(library.best(key, points[at], targets[at], CANDIDATES).reshape(-1)))
+        best = library.best(key, points[at], targets[at], CANDIDATES)
+        parts.append(library.get(key)[0].take(best.reshape(-1)))
         order.append((at[:, None] * CANDIDATES + np.arange(CANDIDATES)).reshape(-1))
     back = np.argsort(np.concatenate(order))
     return Loops(*(np.concatenate([getattr(part, name) for part in parts])[back] for name in Loops.__slots__))
