@@ -1,0 +1,56 @@
+"""Sessions of the promise suite: data, warm process and undisturbed runs are made once for each trainer."""
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+SHARED = [str(HERE), str(HERE.parent / "distributed"), str(HERE.parent / "unit" / "protein")]
+sys.path[:0] = SHARED
+
+import launching  # noqa: E402
+from cases import TRAINERS  # noqa: E402
+from runs import Outcome, Stage  # noqa: E402
+from warm import Warm  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def stages(tmp_path_factory):
+    """name of a trainer -> its Stage, made when it is first asked for."""
+    made = {}
+    with contextlib.ExitStack() as stack:
+
+        def get(case) -> Stage:
+            if case.name not in made:
+                folder = tmp_path_factory.mktemp(case.name)
+                for name in ("data", "scratch", "work"):
+                    (folder / name).mkdir()
+                environ = launching.environment(folder / "home", PYTHONPATH=os.pathsep.join(SHARED))
+                flags = case.make_data(folder / "data")
+                warm = stack.enter_context(Warm(case.script, environ, folder / "scratch"))
+                made[case.name] = Stage(case, folder / "work", folder / "data", flags, warm, environ)
+            return made[case.name]
+
+        yield get
+
+
+# Not of session scope: pytest would set it up anew for every row of a table that names the trainer.
+@pytest.fixture(params=TRAINERS, ids=lambda case: case.name)
+def stage(request, stages) -> Stage:
+    """The trainer, its data and its warm process."""
+    return stages(request.param)
+
+
+@pytest.fixture
+def alone(stage) -> Outcome:
+    """The undisturbed run of one process."""
+    return stage.once("alone", lambda run: stage.alone(run).finish())
+
+
+@pytest.fixture
+def pair(stage) -> Outcome:
+    """The undisturbed run of two processes."""
+    return stage.once("pair", lambda run: stage.pair(run).finish())
