@@ -323,7 +323,7 @@ def test_the_evaluation_command_runs_on_what_training_exported(clone, trained):
     done = run(clone, TO_RUN["accelerate evaluate_protein"], [])
     results = json.loads((clone / "report.json").read_text(encoding="utf-8"))
     trained_on = json.loads((trained / "data_report.json").read_text(encoding="utf-8"))
-    assert results["val_chains"] == trained_on["chains"]
+    assert results["val_chains"] == trained_on["chains_kept"]
     assert results["val_ppl_one_shot"] > 1 and f"{results['val_ppl_one_shot']:.3f}" in done.stdout
 
 
