@@ -126,9 +126,10 @@ def ideal_alpha(kind: int, length: int, points: np.ndarray) -> np.ndarray:
     """Stand-in CA atoms of an element that is not placed yet, so that earlier loops keep out of its way."""
     axis = points[1] - points[0]
     axis /= np.linalg.norm(axis)
-    along = (np.arange(length) - (length - 1) / 2)[:, None] * RISE[kind] * axis
+    along = points[2] + (np.arange(length) - (length - 1) / 2)[:, None] * RISE[kind] * axis
+    if kind == STRAND:
+        return along
     side = cross(axis, np.array([1.0, 0.3, 0.2]))
     side /= np.linalg.norm(side)
     turn = HELIX_TURN * np.arange(length)[:, None]
-    radius = HELIX_RADIUS if kind == HELIX else 0.0
-    return points[2] + along + radius * (np.cos(turn) * side + np.sin(turn) * cross(axis, side))
+    return along + HELIX_RADIUS * (np.cos(turn) * side + np.sin(turn) * cross(axis, side))

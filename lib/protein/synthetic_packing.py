@@ -27,9 +27,9 @@ CA_CLASH = 3.83  # angstrom; no CA pair with |i - j| > 2 may be nearer: 3.8, and
 CLASH_WEIGHT = 4.0  # of the squared overlap (A^2) against the squared miss of the target (A^2)
 CLASH_COST = 30.0  # for each pair of CA atoms nearer than CA_CLASH
 BAD_COST = 14.0  # angstrom^2; if nothing costs less, the chain ends before this element
-GOOD_COST = 1.0  # angstrom^2; a loop that costs more is tried again one residue longer
+GOOD_COST = 2.0  # angstrom^2; a loop that costs more is tried again one residue longer
 LONGER_LOOPS = 4
-ATTEMPTS = 12
+ATTEMPTS, TOGETHER = 8, 64  # rounds of tries; chains tried in one round, at least
 ENOUGH = 0.4  # share of its blueprint that a chain must reach
 FAR = 1e3  # angstrom; where beads lie that are not placed
 
@@ -83,15 +83,17 @@ class Batch:
 def overlap_cost(new: np.ndarray, old: np.ndarray, contact: float, aside: np.ndarray) -> np.ndarray:
     """Cost of points `new` (n, k, p, 3) against `old` (n, 1 or k, q, 3), but for pairs `aside` (n, 1, p, q)."""
     square = new @ (-2 * old.swapaxes(-1, -2))
-    square += (new**2).sum(-1)[..., None]
-    square += (old**2).sum(-1)[..., None, :]
-    where = np.nonzero((square < contact**2) & ~aside)
-    short = contact - np.sqrt(np.maximum(square[where], 0.0))
+    square += np.einsum("...i,...i->...", new, new)[..., None]
+    square += np.einsum("...i,...i->...", old, old)[..., None, :]
+    found = np.flatnonzero(square < contact**2)  # few; the mask is looked up for these only
+    n, k, p, q = np.unravel_index(found, square.shape)
+    keep = ~aside[n, 0, p, q]
+    short = contact - np.sqrt(np.maximum(square.reshape(-1)[found[keep]], 0.0))
     cost = short**2
     if contact > CA_CLASH:
         cost += CLASH_COST * (short > contact - CA_CLASH)
     shape = square.shape[:2]
-    return np.bincount(where[0] * shape[1] + where[1], cost, shape[0] * shape[1]).reshape(shape)
+    return np.bincount((n * shape[1] + k)[keep], cost, shape[0] * shape[1]).reshape(shape)
 
 
 def place_first(batch: Batch, elements: Elements):
@@ -162,12 +164,11 @@ def grow(batch: Batch, elements: Elements, library: Library, step: int):
     for row in rows:
         batch.forget_plan(row, step)
     best = _choose(batch, elements, library, rows, step, lengths)
-    for extra in range(1, LONGER_LOOPS + 1):
-        longer = lengths + extra
-        room = np.array([batch.blueprints[row].residues + extra <= LONGEST_CHAIN for row in rows])
-        again = np.flatnonzero((best.cost > GOOD_COST) & (longer <= LOOP_LENGTHS[1]) & room)
-        if len(again):
-            best.improve(again, _choose(batch, elements, library, rows[again], step, longer[again]))
+    again, longer = _longer_loops(batch, rows, lengths, best.cost > GOOD_COST)
+    if len(again):
+        other = _choose(batch, elements, library, rows[again], step, longer)
+        order = np.argsort(-other.cost, kind="stable")  # of several for one chain the cheapest comes last and stays
+        best.improve(again[order], other.take(order))
     placed = best.cost < BAD_COST
     for row in rows[~placed]:
         elements.lengths[row, step:] = 0
@@ -176,6 +177,14 @@ def grow(batch: Batch, elements: Elements, library: Library, step: int):
     if len(rows):
         _place_loop(batch, rows, step, best)
         _place_element(batch, elements, rows, step, best.rotation, best.origin)
+
+
+def _longer_loops(batch: Batch, rows, lengths, wanted):
+    """Index into `rows` and loop length of all second tries: 1 to LONGER_LOOPS residues more, while there is room."""
+    longer = lengths[:, None] + np.arange(1, LONGER_LOOPS + 1)
+    total = np.array([batch.blueprints[row].residues for row in rows])[:, None] + np.arange(1, LONGER_LOOPS + 1)
+    again, extra = np.nonzero(wanted[:, None] & (longer <= LOOP_LENGTHS[1]) & (total <= LONGEST_CHAIN))
+    return again, longer[again, extra]
 
 
 def _choose(batch: Batch, elements: Elements, library: Library, rows, step, loop_lengths) -> Choice:
@@ -271,6 +280,7 @@ def pack(rng: np.random.Generator, topologies: list[str]) -> list[np.ndarray]:
         rows = np.flatnonzero(scores < 1.0)
         if not len(rows):
             break
+        rows = np.repeat(rows, max(1, TOGETHER // len(rows)))  # a few tries at once cost hardly more than one
         blueprints = [draw_blueprint(rng, topologies[row]) for row in rows]
         wanted = [blueprint.residues for blueprint in blueprints]
         for row, residues, atoms in zip(rows, wanted, _pack_once(rng, blueprints, library)):
