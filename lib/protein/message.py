@@ -12,6 +12,7 @@ are computed once per node. Written out by hand because PyTorch's composition of
 (residues x slots, hidden) tensor through memory a dozen times and keeps twice as many for backward.
 """
 
+import itertools
 from dataclasses import dataclass
 
 import torch
@@ -34,13 +35,9 @@ class Gather:
     offsets: Tensor
     valid: Tensor | None
 
-    def blocks(self):
-        """(first residue, last + 1, edges of these residues as a slice): all at once on an accelerator."""
-        residues, slots = self.index.shape
-        step = block_residues(residues, slots, self.index.device)
-        for lo in range(0, residues, step):
-            hi = min(lo + step, residues)
-            yield lo, hi, slice(lo * slots, hi * slots)
+    def blocks(self) -> list[tuple[int, int, slice]]:
+        """As the function `blocks`, for this graph."""
+        return blocks(*self.index.shape, self.index.device)
 
 
 def make_gather(index: Tensor, rows: int, valid: Tensor | None) -> Gather:
@@ -50,9 +47,15 @@ def make_gather(index: Tensor, rows: int, valid: Tensor | None) -> Gather:
     return Gather(index, order, offsets, valid)
 
 
-def block_residues(residues: int, slots: int, device: torch.device) -> int:
-    """Residues per block: everything at once on an accelerator, about CPU_BLOCK_EDGES edges on a CPU."""
-    return residues if device.type != "cpu" else max(1, CPU_BLOCK_EDGES // slots)
+def blocks(residues: int, slots: int, device: torch.device) -> list[tuple[int, int, slice]]:
+    """(first residue, last + 1, their edges as a slice): one block on an accelerator, cache-sized ones on a CPU.
+
+    The blocks of a batch are equal but for one residue: the CPU's bf16 matrix product compiles a kernel for every new
+    number of rows, 2 ms and a quarter MiB each, so batches of all sizes have to lead to few of them.
+    """
+    count = 1 if device.type != "cpu" else -(-residues * slots // CPU_BLOCK_EDGES)
+    limits = [number * residues // count for number in range(count + 1)]
+    return [(lo, hi, slice(lo * slots, hi * slots)) for lo, hi in itertools.pairwise(limits) if hi > lo]
 
 
 def _pre_activations(edges, own, table, index, w_edge, w_2, b_2, p, q) -> None:
@@ -83,16 +86,17 @@ class EdgeMessages(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, edges, own, table, gather, recompute, w_edge, w_2, b_2, w_4, b_4):
-        """edges (residues*slots, hidden); own (residues, hidden); table (rows, hidden); weights (in, out).
+        """edges (residues*slots, hidden); own (rows, hidden); table (table rows, hidden); weights (in, out).
 
-        Returns s (residues, hidden) float32 and, where w_4 is given, e' like edges.
+        Rows of `own` beyond the residues of the gather have no edges. Returns s like own, in float32, and, where w_4 is
+        given, e' like edges.
         """
         dtype = edges.dtype
-        residues, slots = gather.index.shape
+        slots = gather.index.shape[1]
         own, table = own.to(dtype), table.to(dtype)
         w_edge, w_2, b_2, w_4, b_4 = (None if w is None else w.to(dtype) for w in (w_edge, w_2, b_2, w_4, b_4))
         first, second = (None, None) if recompute else (torch.empty_like(edges), torch.empty_like(edges))
-        total = edges.new_empty(residues, edges.shape[1], dtype=torch.float32)
+        total = torch.zeros_like(own, dtype=torch.float32)
         new_edges = None if w_4 is None else torch.empty_like(edges)
         for lo, hi, span in gather.blocks():
             here = edges[span]
@@ -111,11 +115,11 @@ class EdgeMessages(torch.autograd.Function):
     def backward(ctx, d_total, d_new_edges=None):
         edges, first, second, own, table, w_edge, w_2, b_2, w_4 = ctx.saved_tensors
         gather, hidden, dtype = ctx.gather, edges.shape[1], edges.dtype
-        residues, slots = gather.index.shape
+        slots = gather.index.shape[1]
         d_total = d_total.to(dtype)
         d_new_edges = None if w_4 is None else d_new_edges.contiguous()
         d_first, d_edges = torch.empty_like(edges), torch.empty_like(edges)
-        d_own = edges.new_empty(residues, hidden, dtype=torch.float32)
+        d_own = torch.zeros_like(own, dtype=torch.float32)
         d_w_edge, d_w_2, d_w_4 = edges.new_zeros(3, hidden, hidden, dtype=torch.float32)
         d_b_2, d_b_4 = edges.new_zeros(2, hidden, dtype=torch.float32)
         for lo, hi, span in gather.blocks():
@@ -148,3 +152,35 @@ class EdgeMessages(torch.autograd.Function):
         if w_4 is None:
             d_w_4 = d_b_4 = None
         return d_edges, d_own, d_table, None, None, d_w_edge, d_w_2, d_b_2, d_w_4, d_b_4
+
+
+class EmbedEdges(torch.autograd.Function):
+    """Edge features times a weight, plus a table row per edge; the features are made in blocks and need no gradient.
+
+    The gradient of the table is summed in float32 over edges sorted by row; PyTorch's own for an embedding adds
+    thousands of them up in bf16.
+    """
+
+    @staticmethod
+    def forward(ctx, weight, table, rows, features, spans):
+        """weight (in, hidden) and table (table rows, hidden) float32; rows: Gather of the table row of every edge.
+
+        features: one (edges of the block, in) tensor per block, in the compute type of the result; spans: their slices.
+        """
+        dtype = features[0].dtype
+        low, low_table, index = weight.to(dtype), table.to(dtype), rows.index.reshape(-1)
+        out = low.new_empty(len(index), weight.shape[1])
+        for block, span in zip(features, spans, strict=True):
+            torch.mm(block, low, out=out[span])
+            out[span] += low_table.index_select(0, index[span])
+        ctx.rows, ctx.features, ctx.spans, ctx.inputs = rows, features, spans, len(weight)
+        return out
+
+    @staticmethod
+    def backward(ctx, d_out):
+        d_out = d_out.contiguous()
+        d_weight = torch.zeros(ctx.inputs, d_out.shape[1], dtype=torch.float32, device=d_out.device)
+        for block, span in zip(ctx.features, ctx.spans, strict=True):
+            d_weight += block.t() @ d_out[span]
+        d_table = functional.embedding_bag(ctx.rows.order, d_out, ctx.rows.offsets, mode="sum").float()
+        return d_weight, d_table, None, None, None

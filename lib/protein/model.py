@@ -29,11 +29,12 @@ from lib.protein.features import (
     build_graph,
     edge_features,
 )
-from lib.protein.message import EdgeMessages, Gather, block_residues, make_gather
+from lib.protein.message import EdgeMessages, EmbedEdges, Gather, blocks, make_gather
 from lib.protein.residues import ALPHABET
 
 CLASSES = 20
 MESSAGE_SCALE = 30.0
+ROW_MULTIPLE = 128
 
 
 @dataclass(frozen=True)
@@ -163,8 +164,8 @@ class ProteinModel(nn.Module):
         self.recompute = False  # trade time for memory in backward; not part of the weights
         hidden = config.hidden_dim
         self.node_in = nn.Linear(NODE_FEATURES, hidden)
-        self.edge_in = nn.Linear(EDGE_FEATURES, hidden, bias=False)
-        self.offset_in = nn.Embedding(OFFSET_ROWS, hidden)
+        self.edge_in = nn.Parameter(torch.empty(EDGE_FEATURES, hidden))
+        self.offset_in = nn.Parameter(torch.empty(OFFSET_ROWS, hidden))
         self.edge_norm = nn.LayerNorm(hidden)
         self.encoder = nn.ModuleList(
             MessageLayer(hidden, config.dropout, updates_edges=True) for _ in range(config.num_encoder_layers)
@@ -182,7 +183,7 @@ class ProteinModel(nn.Module):
                 nn.init.xavier_uniform_(parameter)
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
-        nn.init.normal_(self.offset_in.weight, std=0.5)
+        nn.init.normal_(self.offset_in, std=0.5)
         nn.init.normal_(self.residue_in.weight, std=1.0)
         with torch.no_grad():
             self.logits_out.weight.mul_(0.1)
@@ -195,39 +196,41 @@ class ProteinModel(nn.Module):
 
     def _embed_edges(self, graph: Graph, dtype: torch.dtype) -> Tensor:
         """(residues*slots, hidden) in the compute type."""
-        residues, slots = graph.neighbours.shape
-        step = block_residues(residues, slots, graph.neighbours.device)
-        features = torch.cat(
-            [edge_features(graph, lo, min(lo + step, residues), dtype) for lo in range(0, residues, step)]
-        )
-        embedded = functional.linear(features, self.edge_in.weight.to(dtype))
-        embedded = embedded + functional.embedding(graph.offset_row.reshape(-1), self.offset_in.weight.to(dtype))
+        parts = blocks(*graph.neighbours.shape, graph.neighbours.device)
+        features = [edge_features(graph, lo, hi, dtype) for lo, hi, _ in parts]
+        rows = make_gather(graph.offset_row, OFFSET_ROWS, None)
+        embedded = EmbedEdges.apply(self.edge_in, self.offset_in, rows, features, [span for _, _, span in parts])
         return functional.layer_norm(
             embedded, embedded.shape[-1:], self.edge_norm.weight.to(dtype), self.edge_norm.bias.to(dtype)
         )
 
     def encode(self, graph: Graph) -> tuple[Tensor, Tensor, Gather]:
-        """Node states (residues, hidden), edge states (residues*slots, hidden) and the gather of the graph."""
+        """Node states (rows, hidden), edge states (residues*slots, hidden) and the gather of the graph.
+
+        Rows are the residues, filled up with ROW_MULTIPLE - 1 empty ones at most, which nothing reads: see `blocks` on
+        why few different sizes matter.
+        """
         device = graph.nodes.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else torch.float32
-        gather = make_gather(graph.neighbours, len(graph.nodes), graph.slot_valid)
-        h = self.node_in(graph.nodes).float()
+        rows = -(-len(graph.nodes) // ROW_MULTIPLE) * ROW_MULTIPLE
+        gather = make_gather(graph.neighbours, rows, graph.slot_valid)
+        h = self.node_in(functional.pad(graph.nodes, (0, 0, 0, rows - len(graph.nodes)))).float()
         edges = self._embed_edges(graph, dtype)
         for layer in self.encoder:
             h, edges = layer(h, edges, layer.other(h), gather, self.recompute)
         return h, edges, gather
 
     def decode(self, h: Tensor, edges: Tensor, gather: Gather, aa: Tensor, order: Tensor) -> Tensor:
-        """Logits (residues, 20) when residue i sees the types of neighbours of lower order."""
-        residues = len(h)
+        """Logits (residues, 20) when a residue sees the types of neighbours of lower order; first three of `encode`."""
+        rows = len(h)
         visible = order[gather.index] < order[:, None]  # (residues, slots), strict: a residue never sees itself
-        row = torch.where(visible, gather.index, gather.index + residues)
-        both = make_gather(row, 2 * residues, gather.valid)
-        encoded, residue = h, self.residue_in(aa)
+        row = torch.where(visible, gather.index, gather.index + rows)
+        both = make_gather(row, 2 * rows, gather.valid)
+        encoded, residue = h, self.residue_in(functional.pad(aa, (0, rows - len(aa)), value=CLASSES))
         for layer in self.decoder:
             table = layer.other(torch.cat((h + residue, encoded)))
             h, _ = layer(h, edges, table, both, self.recompute)
-        return self.logits_out(h).float()
+        return self.logits_out(h)[: len(aa)].float()
 
     def logits(self, batch: Batch, order: Tensor) -> Tensor:
         return self.decode(*self.encode(self.graph(batch)), batch.aa, order)
