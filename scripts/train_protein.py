@@ -40,7 +40,7 @@ from lib.protein.progress import Budget, Progress, StepClock
 from lib.protein.reporting import model_card, plan_notes, result_table, write_run_report
 from lib.protein.synthetic_scores import BayesScores
 from lib.protein.tables import Tables
-from lib.runlog import RunLog
+from lib.runlog import RunLog, tracker_kinds
 from lib.seeds import seed_global
 
 TRAINER = "protein"
@@ -75,6 +75,7 @@ class Session:
 def main(config: ProteinOptions) -> None:
     keep_freed_memory()
     notes = check_options(config)
+    tracker_kinds(config.report_to)
     acc = launch.start(config, precision=config.precision)
     locate(config)
     run = RunDirectory.create(acc, config, TRAINER, launch.environment_facts(acc))
@@ -139,6 +140,8 @@ def train(session: Session, loader: StepLoader) -> bool:
     """Batch, loss, backward, clip, step, log, evaluate, save; False when a signal ended it (the state is saved)."""
     acc, config, progress = session.acc, session.config, session.progress
     poll = 1 if acc.device.type == "cpu" else 10  # looking at device values makes the device wait
+    if evaluation_due(session) and not validate(session):  # a signal came in the midst of it, before this resume
+        return False
     for step in loader.steps(progress.epoch, progress.index):
         if session.budget.spent(progress) or progress.stale_epochs >= config.early_stopping_patience:
             break
@@ -146,20 +149,30 @@ def train(session: Session, loader: StepLoader) -> bool:
             update(session, step)
         progress.advance(step)
         session.log.add_units(step.residues)
-        stop = False
-        if progress.step % poll == 0 or step.ends_epoch:
+        stop, saves = False, config.save_every and progress.step % config.save_every == 0
+        if progress.step % poll == 0 or saves or evaluation_due(session):
             look(session)
             stop = session.signals.agreed(acc)
-        every = config.eval_every
-        due = step.ends_epoch if every is None else every and progress.step % every == 0
-        if due and not stop and not session.budget.spent(progress):
-            stop = not validate(session, step.ends_epoch)
-        if stop or (config.save_every and progress.step % config.save_every == 0):
+        if not stop and evaluation_due(session):
+            stop = not validate(session)
+        if stop or saves:
             save(session)
         if stop:
             return False
     look(session)
     return True
+
+
+def evaluation_due(session: Session) -> bool:
+    """Whether a validation follows the step just done: at the end of an epoch or every --eval_every steps, and after
+    the last step where an earlier one was the best so far."""
+    config, progress = session.config, session.progress
+    if progress.step in (0, progress.validated_step):
+        return False
+    if session.budget.spent(progress):
+        return config.save_every != 0 and progress.best_step not in (-1, progress.step)
+    every = config.eval_every
+    return progress.index == 0 if every is None else every > 0 and progress.step % every == 0
 
 
 def update(session: Session, step: Step) -> None:
@@ -235,7 +248,7 @@ def score(session: Session, metrics, on_unit=None) -> Scores | None:
     return merged
 
 
-def validate(session: Session, ends_epoch: bool) -> bool:
+def validate(session: Session) -> bool:
     """Log the validation loss and save weights that are the best so far; False when a signal came."""
     progress = session.progress
     with session.log.paused():
@@ -244,7 +257,8 @@ def validate(session: Session, ends_epoch: bool) -> bool:
         return False
     count, nll, correct = scores.sums[session.metric]
     better = nll / count < progress.best - session.config.early_stopping_min_delta
-    progress.stale_epochs = 0 if better else progress.stale_epochs + int(ends_epoch)
+    progress.stale_epochs = 0 if better else progress.stale_epochs + int(progress.index == 0)
+    progress.validated_step = progress.step
     if better:
         progress.best, progress.best_step = nll / count, progress.step
     values = {f"val_loss_{session.metric}": nll / count, f"val_recovery_{session.metric}": correct / count}
@@ -268,7 +282,7 @@ def finish(session: Session) -> dict | None:
     """Last checkpoint, the best weights, their evaluation, export and report; None when a signal came."""
     acc, run, config, progress = session.acc, session.run, session.config, session.progress
     if config.save_every != 0:
-        if progress.best_step not in (-1, progress.step) and not validate(session, ends_epoch=False):
+        if progress.best_step != -1 and progress.validated_step != progress.step and not validate(session):
             return None
         save(session)
         best = best_checkpoint(acc, run) if progress.best_step not in (-1, progress.step) else None

@@ -20,6 +20,7 @@ class Progress:
     share: float = 0.0  # of the run, 0..1, as agreed by all processes
     best: float = math.inf  # validation loss in nats
     best_step: int = -1
+    validated_step: int = -1
     stale_epochs: int = 0
 
     def to_dict(self) -> dict:

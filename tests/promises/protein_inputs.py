@@ -45,10 +45,12 @@ def bad_files(structures: Path) -> None:
     generator = np.random.default_rng(0)
     good = pdb_text({"A": (random_sequence(generator, 60), lattice_backbone(60))}, "GOOD")
     (structures / "cut.pdb.gz").write_bytes(gzip.compress(good.encode())[:-600])
-    broken = [line[:30] + "     nan     nan     nan" + line[54:] if line[:4] == "ATOM" else line for line in good.splitlines()]
+    broken = [
+        line[:30] + "     nan     nan     nan" + line[54:] if line[:4] == "ATOM" else line for line in good.splitlines()
+    ]
     (structures / "nan.pdb").write_text("\n".join(broken) + "\n")
-    sidechains = [line for line in good.splitlines() if line[:4] != "ATOM" or line[12:16].strip() in ("CA", "O")]
-    (structures / "bare.pdb").write_text("\n".join(sidechains) + "\n")
+    bare = [line for line in good.splitlines() if line[:4] != "ATOM" or line[12:16].strip() != "N"]
+    (structures / "bare.pdb").write_text("\n".join(bare) + "\n")
 
 
 def lattice_backbone(length: int) -> np.ndarray:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import launching
+import psutil
 from safetensors.torch import load_file
 from trainer_case import TrainerCase
 from warm import Child, Ended, Warm
@@ -164,6 +165,21 @@ def wait_for(condition: Callable[[], bool], process, limit_s: float = 90.0) -> b
         assert time.monotonic() - begun < limit_s, f"nothing to see in {limit_s} s"
         time.sleep(0.0005)
     return True
+
+
+def wait_for_step(process: subprocess.Popen, run: Path, step: int, limit_s: float = 90.0) -> list[int]:
+    """Wait until a launched run has done `step` steps; the process ids of its ranks, by rank."""
+    begun = time.monotonic()
+    while last_step(run) < step:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() - begun < limit_s, f"not at step {step} in {limit_s} s"
+        time.sleep(0.001)
+    ranks = {}
+    for child in psutil.Process(process.pid).children(recursive=True):
+        variables = child.environ()
+        if "RANK" in variables and str(run) in child.cmdline():
+            ranks[int(variables["RANK"])] = child.pid
+    return [ranks[rank] for rank in sorted(ranks)]
 
 
 def tree(folder: Path) -> dict[str, tuple]:

@@ -9,6 +9,7 @@ interpreter's ordinary way out. That it computes what `python script` computes i
 ranks are children with the variables that a launcher sets. Run as a program, this file is the process that forks.
 """
 
+import gc
 import importlib
 import json
 import os
@@ -112,6 +113,9 @@ def serve(script: str) -> dict | None:
     sys.path.insert(0, str(Path(script).resolve().parent))
     # The script's own imports and definitions; its `__main__` part waits for the child.
     runpy.run_path(script, run_name="warm")
+    # A child's collector that walks over all that was imported would copy it, a second for each child.
+    gc.collect()
+    gc.freeze()
     for line in iter(sys.stdin.readline, ""):
         request = json.loads(line)
         if "wait" in request:
