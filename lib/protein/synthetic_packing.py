@@ -29,7 +29,8 @@ CLASH_COST = 30.0  # for each pair of CA atoms nearer than CA_CLASH
 BAD_COST = 14.0  # angstrom^2; if nothing costs less, the chain ends before this element
 GOOD_COST = 2.0  # angstrom^2; a loop that costs more is tried again one residue longer
 LONGER_LOOPS = 4
-ATTEMPTS, TOGETHER = 8, 64  # rounds of tries; chains tried in one round, at least
+ATTEMPTS = 8  # rounds of tries
+TOGETHER, MOST_COPIES = 64, 8  # tries in a later round, if there are few chains left, and of one chain at most
 ENOUGH = 0.4  # share of its blueprint that a chain must reach
 FAR = 1e3  # angstrom; where beads lie that are not placed
 
@@ -276,11 +277,12 @@ def pack(rng: np.random.Generator, topologies: list[str]) -> list[np.ndarray]:
     """
     library = Library(rng)
     chains, scores = [None] * len(topologies), np.full(len(topologies), -np.inf)
-    for _ in range(ATTEMPTS):
+    for attempt in range(ATTEMPTS):
         rows = np.flatnonzero(scores < 1.0)
         if not len(rows):
             break
-        rows = np.repeat(rows, max(1, TOGETHER // len(rows)))  # a few tries at once cost hardly more than one
+        if attempt:
+            rows = np.repeat(rows, np.clip(TOGETHER // len(rows), 1, MOST_COPIES))  # a few cost hardly more than one
         blueprints = [draw_blueprint(rng, topologies[row]) for row in rows]
         wanted = [blueprint.residues for blueprint in blueprints]
         for row, residues, atoms in zip(rows, wanted, _pack_once(rng, blueprints, library)):
