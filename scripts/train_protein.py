@@ -64,6 +64,7 @@ class Session:
     signals: StopSignals = field(default_factory=StopSignals)
     log: RunLog | None = None
     window: list = field(default_factory=list)  # steps since the last look: (step, record names, sums)
+    poll_steps: int = 1  # steps between looks: looking at device values makes the device wait
     saved_step: int = 0
 
     @property
@@ -89,8 +90,8 @@ def main(config: ProteinOptions) -> None:
     model = ProteinModel(ModelConfig.of(config), torch.from_numpy(tables.unigram).float())
     model.recompute = config.recompute
     optimiser = make_optimiser(model, config.optimizer, rate, config.weight_decay)
+    assert_equal_across_ranks(acc, state_hash(model), "initial weights")
     model, optimiser = acc.prepare(model, optimiser)
-    assert_equal_across_ranks(acc, state_hash(acc.unwrap_model(model)), "initial weights")
 
     on_cpu = acc.device.type == "cpu"
     if on_cpu and "num_workers" in config.explicit and config.num_workers:
@@ -111,6 +112,7 @@ def main(config: ProteinOptions) -> None:
         session.progress = Progress(**load_checkpoint(acc, found, model=model, optimizer=optimiser)["progress"])
         session.saved_step = session.progress.step
     with session.signals, RunLog(acc, run, config, session.budget.planned_steps, "residues") as session.log:
+        agree_on_share(session)  # a resumed run may have been given more time
         done = train(session, loader)
         results = finish(session) if done else None
         if results is None:
@@ -139,10 +141,9 @@ def load_data(acc: Accelerator, run: RunDirectory, config: ProteinOptions) -> tu
 def train(session: Session, loader: StepLoader) -> bool:
     """Batch, loss, backward, clip, step, log, evaluate, save; False when a signal ended it (the state is saved)."""
     acc, config, progress = session.acc, session.config, session.progress
-    poll = 1 if acc.device.type == "cpu" else 10  # looking at device values makes the device wait
     if evaluation_due(session) and not validate(session):  # a signal came in the midst of it, before this resume
         return False
-    for step in loader.steps(progress.epoch, progress.index):
+    for step in loader.steps(progress.epoch, progress.taken):
         if session.budget.spent(progress) or progress.stale_epochs >= config.early_stopping_patience:
             break
         with StepClock(progress):
@@ -150,7 +151,7 @@ def train(session: Session, loader: StepLoader) -> bool:
         progress.advance(step)
         session.log.add_units(step.residues)
         stop, saves = False, config.save_every and progress.step % config.save_every == 0
-        if progress.step % poll == 0 or saves or evaluation_due(session):
+        if len(session.window) >= session.poll_steps or saves or evaluation_due(session):
             look(session)
             stop = session.signals.agreed(acc)
         if not stop and evaluation_due(session):
@@ -172,13 +173,13 @@ def evaluation_due(session: Session) -> bool:
     if session.budget.spent(progress):
         return config.save_every != 0 and progress.best_step not in (-1, progress.step)
     every = config.eval_every
-    return progress.index == 0 if every is None else every > 0 and progress.step % every == 0
+    return progress.taken == 0 if every is None else every > 0 and progress.step % every == 0
 
 
 def update(session: Session, step: Step) -> None:
     """One optimiser step along the mean cross-entropy over all targets of all processes and micro-batches."""
     acc, config, progress = session.acc, session.config, session.progress
-    targets = torch.tensor(float(step.targets()), device=acc.device)
+    targets = torch.full((), step.targets(), dtype=torch.float32, device=acc.device)
     targets = acc.reduce(targets, reduction="sum").clamp_min(1.0)
     factor = learning_rate_factor(progress.share, session.budget.warmup, config.lr_schedule)
     set_learning_rate(session.optimiser, session.rate * factor)
@@ -187,7 +188,8 @@ def update(session: Session, step: Step) -> None:
         seed_global(config.seed, "dropout", progress.step, number, acc.process_index)
         last = number == len(step.micro) - 1
         with contextlib.nullcontext() if last else acc.no_sync(session.model):
-            batch, order, target = (value.to(acc.device) for value in (part.batch, part.order, part.target))
+            batch = part.batch.to(acc.device)
+            order, target = (value.to(acc.device, non_blocking=True) for value in (part.order, part.target))
             loss, recovered = session.model(batch, order, target)
             # DDP averages over the processes: times their number, over the global count, is the global mean.
             acc.backward(loss * (acc.num_processes / targets))
@@ -206,9 +208,8 @@ def look(session: Session) -> None:
         return
     sums = torch.stack([entry[2] for entry in window]).cpu()  # (steps, 4)
     bad = ~torch.isfinite(sums).all(1)
-    share = session.budget.share(progress, session.log.wall_s()) if acc.is_main_process else 0.0
     totals = dict(zip(("loss", "recovered", "targets"), sums[~bad, :3].sum(0).tolist()))
-    seen = global_sums(acc, {**totals, "bad": float(bad.sum()), "share": share})
+    seen = global_sums(acc, {**totals, "bad": float(bad.sum())})
     if seen["bad"]:
         rows = [(step, name) for (step, names, _), broken in zip(window, bad.tolist()) if broken for name in names]
         rows = gather_rows(acc, rows)
@@ -218,7 +219,7 @@ def look(session: Session) -> None:
             f"{', '.join(sorted({name for step, name in rows if step == first}))}: nothing after step "
             f"{session.saved_step} was saved; look at these records, lower --learning_rate, or use --precision fp32"
         )
-    progress.share = seen["share"]
+    agree_on_share(session)
     values = {
         "loss": seen["loss"] / max(seen["targets"], 1.0),
         "recovery": seen["recovered"] / max(seen["targets"], 1.0),
@@ -229,6 +230,17 @@ def look(session: Session) -> None:
     }
     session.log.log(progress.step, values)
     window.clear()
+
+
+def agree_on_share(session: Session) -> None:
+    """The main process's clock says for all how far the run is, and how many steps take about a second: an accelerator is
+    looked at that often, so that a signal is answered in time."""
+    acc, progress = session.acc, session.progress
+    mine = {"share": session.budget.share(progress, session.log.wall_s()), "train_s": progress.train_wall_s}
+    seen = global_sums(acc, {name: value if acc.is_main_process else 0.0 for name, value in mine.items()})
+    progress.share = seen["share"]
+    if acc.device.type != "cpu" and progress.step:
+        session.poll_steps = max(1, min(10, int(progress.step / max(seen["train_s"], 1e-9))))
 
 
 def score(session: Session, metrics, on_unit=None) -> Scores | None:
@@ -257,7 +269,7 @@ def validate(session: Session) -> bool:
         return False
     count, nll, correct = scores.sums[session.metric]
     better = nll / count < progress.best - session.config.early_stopping_min_delta
-    progress.stale_epochs = 0 if better else progress.stale_epochs + int(progress.index == 0)
+    progress.stale_epochs = 0 if better else progress.stale_epochs + int(progress.taken == 0)
     progress.validated_step = progress.step
     if better:
         progress.best, progress.best_step = nll / count, progress.step
@@ -296,7 +308,9 @@ def finish(session: Session) -> dict | None:
     results = summarise(scores)
     results |= bayes.results(lambda sums: global_sums(acc, sums)) if bayes else {}
     if results.get("bayes_excess_se_one_shot", 0.0) < -LEAK_SE:
-        session.log.note("below the Bayes bound of the synthetic set: the model is told what it should predict", leak=True)
+        session.log.note(
+            "below the Bayes bound of the synthetic set: the model is told what it should predict", leak=True
+        )
     results |= progress.results() | session.data.results()
     results |= {"wall_s": round(session.log.wall_s(), 3), "processes": acc.num_processes}
     model = acc.unwrap_model(session.model)

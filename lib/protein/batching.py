@@ -76,6 +76,7 @@ def epoch_plan(
     batch_size: int | None = None,
     max_length: int = 1000,
     accumulation: int = 1,
+    skip: int = 0,
 ) -> list[list[list[Draw]]]:
     """Plan of one epoch: [step][rank] -> draws of that rank.
 
@@ -84,7 +85,8 @@ def epoch_plan(
     (it would be cropped to it). max_tokens is residues per process and micro-step, batch_size is units per process and
     micro-step; exactly one is given. The budget bounds the global batch; the share of one rank may pass its part of it
     by less than one unit. Nothing is dropped: the last batch of an epoch may be small, and a share may be
-    empty. Every distinct key is drawn once.
+    empty. Every distinct key is drawn once. `skip` leaves out that many draws at the start of the epoch: where a run
+    was left, also when it goes on with another global batch.
     """
     if (max_tokens is None) == (batch_size is None):
         raise UserError("expected exactly one of max_tokens and batch_size: give --max_tokens or --batch_size")
@@ -94,7 +96,7 @@ def epoch_plan(
     budget = per_process * processes * accumulation
     steps: list[list[Draw]] = []
     filled = budget
-    for draw in epoch_draws(units, seed=seed, epoch=epoch, limit=crop_limit(max_length, max_tokens)):
+    for draw in epoch_draws(units, seed=seed, epoch=epoch, limit=crop_limit(max_length, max_tokens))[skip:]:
         cost = draw.cost if batch_size is None else 1
         if filled + cost > budget:
             steps.append([])

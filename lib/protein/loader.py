@@ -27,14 +27,14 @@ class MicroBatch:
 
 @dataclass(slots=True)
 class Step:
-    """What one process does in one optimiser step. `residues` is the global number, over all processes."""
+    """What one process does in one optimiser step; `residues` and `draws` count those of all processes."""
 
     epoch: int
-    index: int  # within the epoch, from 0
     ends_epoch: bool
     micro: list[MicroBatch]
     residues: int
-    names: list[str]
+    draws: int
+    names: list[str]  # units of this process
 
     def targets(self) -> int:
         """Predicted residues of this process."""
@@ -63,8 +63,8 @@ class StepLoader:
         self.processes, self.rank, self.workers, self.pin = processes, rank, workers, pin
         self.objective: Objective = config.make_objective()
 
-    def plan(self, epoch: int) -> list[list[list[Draw]]]:
-        """[step][rank] -> draws; the same on every process."""
+    def plan(self, epoch: int, skip: int = 0) -> list[list[list[Draw]]]:
+        """[step][rank] -> draws; the same on every process. `skip` draws of the epoch are done already."""
         config = self.config
         return epoch_plan(
             self.units,
@@ -75,11 +75,12 @@ class StepLoader:
             batch_size=None if config.max_tokens else config.batch_size,
             max_length=config.max_length,
             accumulation=config.gradient_accumulation_steps,
+            skip=skip,
         )
 
-    def steps(self, epoch: int, index: int) -> Iterator[Step]:
-        """Steps from `index` of `epoch` to the end of the last epoch."""
-        jobs = self._jobs(epoch, index)
+    def steps(self, epoch: int, taken: int) -> Iterator[Step]:
+        """Steps from the draw number `taken` of `epoch` to the end of the last epoch."""
+        jobs = self._jobs(epoch, taken)
         if self.workers == 0:
             for job in jobs:
                 yield self._make(*job)
@@ -97,20 +98,21 @@ class StepLoader:
                 for future in ahead:
                     future.cancel()
 
-    def _jobs(self, epoch: int, index: int) -> Iterator[tuple]:
+    def _jobs(self, epoch: int, taken: int) -> Iterator[tuple]:
         for number in range(epoch, self.config.epochs):
-            plan = self.plan(number)
-            for position in range(index, len(plan)):
-                yield number, position, position == len(plan) - 1, plan[position]
-            index = 0
+            plan = self.plan(number, taken)
+            for position, shares in enumerate(plan):
+                yield number, position == len(plan) - 1, shares
+            taken = 0
 
-    def _make(self, epoch: int, index: int, ends_epoch: bool, shares: list[list[Draw]]) -> Step:
+    def _make(self, epoch: int, ends_epoch: bool, shares: list[list[Draw]]) -> Step:
         mine = shares[self.rank]
         ghost = next(draw for share in shares for draw in share)
         parts = micro_batches(mine, self.config.gradient_accumulation_steps)
         micro = [self._micro(part, epoch) if part else self._ghost(ghost, epoch) for part in parts]
         residues = sum(draw.cost for share in shares for draw in share)
-        return Step(epoch, index, ends_epoch, micro, residues, [draw.unit.name for draw in mine])
+        draws = sum(len(share) for share in shares)
+        return Step(epoch, ends_epoch, micro, residues, draws, [draw.unit.name for draw in mine])
 
     def _micro(self, draws: list[Draw], epoch: int) -> MicroBatch:
         batch, order, target = training_batch(

@@ -13,7 +13,7 @@ class Progress:
 
     step: int = 0
     epoch: int = 0
-    index: int = 0  # next step within the epoch
+    taken: int = 0  # draws of the epoch that are done, over all processes
     residues: int = 0
     train_cpu_s: float = 0.0  # steps only, without evaluation and saving
     train_wall_s: float = 0.0
@@ -30,7 +30,8 @@ class Progress:
         """Count a finished `loader.Step`."""
         self.step += 1
         self.residues += step.residues
-        self.epoch, self.index = (step.epoch + 1, 0) if step.ends_epoch else (step.epoch, step.index + 1)
+        taken = self.taken + step.draws
+        self.epoch, self.taken = (step.epoch + 1, 0) if step.ends_epoch else (step.epoch, taken)
 
     def results(self) -> dict:
         """Keys of results.json; residues_per_s counts the optimiser steps only."""

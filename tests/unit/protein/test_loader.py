@@ -59,10 +59,20 @@ def test_every_unit_once_an_epoch():
 
 def test_steps_continue_from_a_position():
     whole = list(loader().steps(0, 0))
-    for start in (1, 4, 6):
-        first = whole[start]
-        rest = list(loader().steps(first.epoch, first.index))
-        assert [fingerprint(step) for step in rest] == [fingerprint(step) for step in whole[start:]]
+    progress = Progress()
+    for done, step in enumerate(whole[:-1], start=1):
+        progress.advance(step)
+        rest = list(loader().steps(progress.epoch, progress.taken))
+        assert [fingerprint(step) for step in rest] == [fingerprint(step) for step in whole[done:]]
+
+
+def test_another_global_batch_continues_with_the_units_that_are_left():
+    progress = Progress()
+    steps = list(loader(epochs=1).steps(0, 0))
+    progress.advance(steps[0])
+    left = [name for step in steps[1:] for name in step.names]
+    rest = [name for step in loader(epochs=1, batch_size=3).steps(0, progress.taken) for name in step.names]
+    assert sorted(rest) == sorted(left)
 
 
 def test_workers_change_nothing():
