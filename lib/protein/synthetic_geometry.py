@@ -167,8 +167,8 @@ def draw_loops(rng, count: int, length: int, before: int, after: int) -> Loops:
         padded[:, : length + 1, 0], padded[:, : length + 1, 1] = values[:, :-1, 1], values[:, 1:, 0]
         arrays.append(padded)
     omega = np.pi + rng.normal(0.0, OMEGA_SPREAD, (count, JOINTS))
-    # Only loop links may be cis; they are a third of all links, and some cis ones are lost to better loops.
-    omega[rng.random((count, JOINTS)) < 4 * CIS_SHARE] -= np.pi
+    # Only loop links are cis, a third of all; and of those drawn about half are lost to loops that fit better.
+    omega[rng.random((count, JOINTS)) < 7 * CIS_SHARE] -= np.pi
     used = np.broadcast_to(np.arange(JOINTS) <= length, (count, JOINTS))
     return Loops(*arrays, omega.astype(np.float32), used)
 
