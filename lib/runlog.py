@@ -49,6 +49,7 @@ class RunLog:
         self._start_s, self._start_cpu_s = time.monotonic(), time.process_time()
         if not self.main:
             return self
+        self.run.write_description()
         self._wall_before_s, self._cpu_before_s = 0.0, 0.0
         last = truncate_metrics(self.path, self.run.resumed_step)
         if last is not None:

@@ -52,7 +52,8 @@ def on_main(acc: Accelerator, action: Callable[[], object]):
 class RunDirectory:
     """One run's folder. `resumed_step` is None for a run that starts from nothing.
 
-    `notes` are the lines printed so far about the run itself; RunLog copies them to metrics.jsonl.
+    `notes` are the lines printed so far about the run itself; RunLog copies them to metrics.jsonl. `description` is what
+    config.json and environment.json are still to hold.
     """
 
     path: Path
@@ -61,6 +62,7 @@ class RunDirectory:
     resumed_step: int | None = None
     notes: list[str] = field(default_factory=list)
     lock: "RunLock | None" = None
+    description: dict[str, dict] = field(default_factory=dict)
 
     @property
     def checkpoints(self) -> Path:
@@ -70,6 +72,8 @@ class RunDirectory:
     @classmethod
     def create(cls, acc: Accelerator, config, trainer: str, facts: dict | None = None) -> "RunDirectory":
         """Choose, make and lock the run directory; write config.json and environment.json (which gets `facts` too).
+
+        Those of a run that is continued are left alone until RunLog starts: the checkpoint may still be refused.
 
         Without `config.output_dir` it is runs/<trainer>/run<N> with the next free N, or, with `--resume`, the run to
         continue. Collective. Raises UserError when the folder holds another run, is in use or cannot be written, and
@@ -88,7 +92,10 @@ class RunDirectory:
             run.notes.extend(run.lock.acquire())
             for folder in (run.path, run.checkpoints):
                 run.notes.extend(clean_leftovers(folder))
-            run.notes.extend(_write_description(run.path, config, trainer, facts))
+            run.description, notes = _describe(run.path, config, trainer, facts)
+            run.notes.extend(notes)
+            if not holds_run(run.path):
+                run.write_description()
             return str(run.path), run.notes
 
         path, notes = on_main(acc, prepare)
@@ -96,6 +103,12 @@ class RunDirectory:
         for note in notes:
             acc.print(note, flush=True)
         return run
+
+    def write_description(self) -> None:
+        """config.json and environment.json, if they are still to be written. On the main process only."""
+        while self.description:
+            name, content = self.description.popitem()
+            atomic_write_json(self.path / name, content)
 
     def note(self, acc: Accelerator, text: str) -> None:
         """One log line on the main process, kept for metrics.jsonl."""
@@ -204,8 +217,8 @@ def _next_numbered(folder: Path) -> Path:
             number += 1
 
 
-def _write_description(path: Path, config, trainer: str, facts: dict) -> list[str]:
-    """config.json and environment.json; returns a line when a continued run is asked for something else than before."""
+def _describe(path: Path, config, trainer: str, facts: dict) -> tuple[dict[str, dict], list[str]]:
+    """(content of config.json and environment.json, a line when a continued run is asked for something else)."""
     asked, notes = config_dict(config), []
     former = path / "config.json"
     if config.resume and former.is_file():
@@ -224,9 +237,7 @@ def _write_description(path: Path, config, trainer: str, facts: dict) -> list[st
         if changed:
             notes.append(f"resumed with other options than before: {', '.join(changed)}")
     environment = {"trainer": trainer, "command": shlex.join(sys.argv), "started_unix_s": time.time(), **facts}
-    atomic_write_json(path / "environment.json", environment)
-    atomic_write_json(former, asked)
-    return notes
+    return {"config.json": asked, "environment.json": environment}, notes
 
 
 class RunLock:
