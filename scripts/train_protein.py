@@ -37,10 +37,10 @@ from lib.protein.optimiser import learning_rate_factor, make_optimiser, set_lear
 from lib.protein.options import ALIASES, ProteinOptions, check_options
 from lib.protein.prepare import ProteinData, build_store, locate, open_store, prepare, training_tables
 from lib.protein.progress import Budget, Progress, StepClock
-from lib.protein.reporting import model_card, plan_notes, result_table, write_run_report
+from lib.protein.reporting import model_card, plan_notes, result_table, write_curves, write_run_report
 from lib.protein.synthetic_scores import BayesScores
 from lib.protein.tables import Tables
-from lib.runlog import RunLog, tracker_kinds
+from lib.runlog import RunLog, read_metrics, tracker_kinds
 from lib.seeds import seed_global
 
 TRAINER = "protein"
@@ -131,9 +131,9 @@ def load_data(acc: Accelerator, run: RunDirectory, config: ProteinOptions) -> tu
     if acc.is_main_process:
         report = store.data_report()
         report.set_split({side: size for side, size in data.sizes().items() if size["units"]})
-        atomic_write_json(run.path / "data_report.json", report.to_dict())
         names = {side: [unit.name for unit in units] for side, units in data.sides.items()}
-        atomic_write_json(run.path / "split.json", names | {"rule": data.rule})
+        # Written when the log starts: before that, the checkpoint of a continued run may still be refused.
+        run.description |= {"data_report.json": report.to_dict(), "split.json": names | {"rule": data.rule}}
         print(report.table(), flush=True)
     return data, training_tables(store, data.sides["train"])
 
@@ -158,6 +158,8 @@ def train(session: Session, loader: StepLoader) -> bool:
             stop = not validate(session)
         if stop or saves:
             save(session)
+        if acc.is_main_process and config.visualize and step.ends_epoch and progress.epoch % config.plot_every == 0:
+            write_curves(session.run.path, read_metrics(session.run.path / "metrics.jsonl"))
         if stop:
             return False
     look(session)
@@ -233,8 +235,8 @@ def look(session: Session) -> None:
 
 
 def agree_on_share(session: Session) -> None:
-    """The main process's clock says for all how far the run is, and how many steps take about a second: an accelerator is
-    looked at that often, so that a signal is answered in time."""
+    """The main process's clock says for all how far the run is, and how many steps take about a second: that
+    often an accelerator is looked at, so that a signal is answered in time."""
     acc, progress = session.acc, session.progress
     mine = {"share": session.budget.share(progress, session.log.wall_s()), "train_s": progress.train_wall_s}
     seen = global_sums(acc, {name: value if acc.is_main_process else 0.0 for name, value in mine.items()})
@@ -323,7 +325,7 @@ def finish(session: Session) -> dict | None:
         for path in filter(None, (run.path / "results.json", config.report_json)):
             atomic_write_json(path, results)
         if config.visualize:
-            write_run_report(run.path, config, results, scores)
+            write_run_report(run.path, config, results, scores, read_metrics(run.path / "metrics.jsonl"))
     return results
 
 
