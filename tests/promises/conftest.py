@@ -28,7 +28,8 @@ def stages(tmp_path_factory):
                 folder = tmp_path_factory.mktemp(case.name)
                 for name in ("data", "scratch", "work"):
                     (folder / name).mkdir()
-                environ = launching.environment(folder / "home", PYTHONPATH=os.pathsep.join(SHARED))
+                places = [*SHARED, *filter(None, [os.environ.get("PYTHONPATH")])]
+                environ = launching.environment(folder / "home", PYTHONPATH=os.pathsep.join(places))
                 flags = case.make_data(folder / "data")
                 warm = stack.enter_context(Warm(case.script, environ, folder / "scratch"))
                 made[case.name] = Stage(case, folder / "work", folder / "data", flags, warm, environ)

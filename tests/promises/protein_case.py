@@ -1,7 +1,8 @@
 """The protein trainer in the promise suite."""
 
 import json
-import shutil
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -40,9 +41,19 @@ def break_record(name: str) -> None:
     make, loader.training_batch = loader.training_batch, poisoned
 
 
-def copy_structures(folder: Path, data: Path) -> Path:
-    """A folder of its own with the good structures."""
-    return Path(shutil.copytree(data / "structures", folder / "structures"))
+def interrupt_evaluation(count: str) -> None:
+    """In a run: SIGTERM reaches it while it does its `count`-th evaluation."""
+    from lib.protein import evaluation
+
+    calls = []
+
+    def interrupted(*args, **options):
+        calls.append(None)
+        if len(calls) == int(count):
+            os.kill(os.getpid(), signal.SIGTERM)
+        return score(*args, **options)
+
+    score, evaluation.score_units = evaluation.score_units, interrupted
 
 
 PROTEIN = TrainerCase(
@@ -65,6 +76,7 @@ PROTEIN = TrainerCase(
     diverge="--learning_rate 1e30",
     poison="protein_case:break_record",
     pick_record=pick_record,
+    interrupt="protein_case:interrupt_evaluation",
     other_model="--hidden_dim 24",
     bad_inputs=BAD_INPUTS,
 )

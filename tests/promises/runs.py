@@ -17,6 +17,7 @@ from trainer_case import TrainerCase
 from warm import Child, Ended, Warm
 
 SCRATCH_PREFIX = ".tmp-"
+LOCKS = ("run.lock",)
 
 
 @dataclass
@@ -183,10 +184,10 @@ def wait_for_step(process: subprocess.Popen, run: Path, step: int, limit_s: floa
 
 
 def tree(folder: Path) -> dict[str, tuple]:
-    """Every file below a folder by name: size, modification time, digest of its content."""
+    """Every file below a folder by name: size, modification time, digest of its content; without locks."""
     found = {}
     for path in sorted(folder.rglob("*")):
-        if path.is_file():
+        if path.is_file() and path.name not in LOCKS:
             status = path.stat()
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
             found[path.relative_to(folder).as_posix()] = (status.st_size, status.st_mtime_ns, digest)

@@ -62,8 +62,8 @@ def test_a_full_disk(stage, request, small_disk, processes):
     assert ended.code == 2
     (line,) = ended.stderr.splitlines()
     found = re.match(
-        rf"error: cannot save step-(\d+) in {re.escape(str(run))}/checkpoints: no space left; ([\d,]+) bytes are needed and "
-        r"([\d,]+) are free there; what was saved before is untouched: free some space",
+        rf"error: cannot save step-(\d+) in {re.escape(str(run))}/checkpoints: no space left; "
+        r"([\d,]+) bytes are needed and ([\d,]+) are free there; what was saved before is untouched: free some space",
         line,
     )
     assert found, line

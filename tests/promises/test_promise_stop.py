@@ -13,7 +13,9 @@ GRACE_S = 20.0  # a step, a save and the end of the processes, on a loaded machi
 
 def assert_stopped(stage, run, ended) -> int:
     """The words and the state of a run that a signal ended; returns the step it stopped after."""
-    said = re.findall(r"^stopped by (?:SIGTERM|a signal) after step (\d+): continue with --resume auto$", ended.stdout, re.MULTILINE)
+    said = re.findall(
+        r"^stopped by (?:SIGTERM|a signal) after step (\d+): continue with --resume auto$", ended.stdout, re.MULTILINE
+    )
     assert len(said) == 1, ended.stdout + ended.stderr
     step = int(said[0])
     assert 0 < step < stage.case.steps
@@ -58,6 +60,19 @@ def test_sigterm_to_the_launcher(stage, pair):
     assert_stopped(stage, run, ended)
     assert stage.pair(run, "--resume auto").finish().code == 0
     stage.outcome(run).assert_equal(pair)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 6])
+def test_sigterm_during_an_evaluation(stage, alone, count):
+    """No evaluation is lost or done twice: the best weights, which are taken at the end, do not depend on the signal."""
+    run = stage.folder / f"interrupted_{count}"
+    ended = stage.alone(run, probe=(stage.case.interrupt, count)).finish()
+    assert ended.code == 0 and ended.stderr == "", ended.stderr
+    done = "stopped by SIGTERM" not in ended.stdout
+    assert done == (run / "results.json").exists()
+    if not done:
+        assert stage.alone(run, "--resume auto").finish().code == 0
+    stage.outcome(run).assert_equal(alone)
 
 
 def test_sigterm_at_the_end(stage, alone):

@@ -33,9 +33,11 @@ class TrainerCase:
         evaluation now and then, with dropout or whatever else draws at random.
     make_data: called once with an empty folder; returns the flags that name the data it made there.
     still: takes away what depends on the process (dropout) for the comparison of 1 process with 2; whole and halved:
-        the same global batch on 1 process and on each of 2; loss_tolerance, weight_tolerance: how far these may differ.
+        the same global batch on 1 process and on each of 2; loss_tolerance: how far any loss of the two may be apart;
+        weight_tolerance: the same for the weights, as a share of the way from the first weights to the last.
     diverge: the loss cannot stay finite. poison: ("module:function") makes one record's numbers not finite, called in
         the run with the name of the record; pick_record(run directory): a record that `flags` trains on.
+    interrupt: ("module:function") has the run send itself SIGTERM in the midst of its n-th evaluation, called with n.
     other_model: no checkpoint of `flags` fits. clocks: endings of keys, in metrics and results, that tell time.
     """
 
@@ -51,8 +53,9 @@ class TrainerCase:
     diverge: str
     poison: str
     pick_record: Callable[[Path], str]
+    interrupt: str
     other_model: str
     bad_inputs: tuple[BadInput, ...]
     clocks: tuple[str, ...] = ("_s",)
     loss_tolerance: float = 1e-4
-    weight_tolerance: float = 1e-4
+    weight_tolerance: float = 1e-2
