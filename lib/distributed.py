@@ -117,7 +117,7 @@ def main_only_first(acc: Accelerator) -> Iterator[None]:
     However long the body takes, the others wait: it is not a collective with a timeout, they listen to the main
     process's heartbeat. When the body raises on the main process, every rank raises: the same UserError, or a
     RuntimeError with the message. A main process without heartbeat for `acc.dist_timeout_s` (set by lib.launch.start,
-    else 600 s) is given up.
+    else 600 s; at least three heartbeats) is given up.
     """
     if acc.num_processes == 1:
         yield
@@ -163,6 +163,8 @@ def _beat(store: dist.Store, turn: str, finished: threading.Event) -> None:
 
 def _await_main(store: dist.Store, turn: str, patience_s: float) -> None:
     beats, last_change, pause_s = -1, time.monotonic(), 0.02
+    # A limit below the heartbeat would give up a main process that is alive.
+    patience_s = max(patience_s, 3 * _HEARTBEAT_S)
     while not store.check([f"{turn}/outcome"]):
         now = store.add(f"{turn}/beats", 0)
         if now != beats:

@@ -12,11 +12,13 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import NoReturn
 
+import accelerate
 import torch
 import torch.distributed as dist
 from accelerate import Accelerator
 from accelerate.utils import InitProcessGroupKwargs
 
+from lib.allocator import keep_freed_memory
 from lib.announce import announce, device_name, environment_facts, scaled_learning_rate
 from lib.args import config_dict, parse
 from lib.distributed import gather_rows
@@ -32,25 +34,30 @@ PER_RANK = ("local_rank",)
 _watch: Watch | None = None
 
 
-def start(config, *, precision: str | None) -> Accelerator:
+def start(config, *, precision: str | None, sharding: bool = True) -> Accelerator:
     """The Accelerator of this process, once the world is known to be the one that was asked for.
 
     `precision` is "auto", "fp32", "bf16" or None (the launcher's word, else fp32). Uses `config.dist_timeout` (s) and,
     where the trainer has them, the original's launch flags (`--ddp`, `--local_rank`, `--gpu_ids`, ...; see
     `check_flags`). Raises UserError for a world whose processes do not know each other, devices that are not there,
     contradicting precision. A launch of several processes of which Accelerate started one is started here, in place of
-    this process.
+    this process. `sharding=False` refuses FSDP and DeepSpeed, for a trainer that needs the whole model on every rank.
+    On the CPU freed memory is kept (lib.allocator), so this comes before the first large tensor.
     """
     global _watch
     environ = os.environ
     follow_launcher(environ)
     request, hardware = find_request(environ), see_hardware()
-    world = decide(environ, request, hardware, force_cpu=getattr(config, "device", None) == "cpu")
+    on_request = getattr(config, "device", None) == "cpu"
+    world = decide(environ, request, hardware, force_cpu=on_request, sharding=sharding)
     notes = list(world.notes) + check_flags(config, environ, world)
     if world.relaunch is not None:
         replace_process(world.relaunch)
     environ.update(world.environ)
-    mixed, reason = resolve_precision(precision, environ, request, world.cpu or hardware.devices == 0)
+    on_cpu = world.cpu or hardware.devices == 0
+    if on_cpu:
+        keep_freed_memory()
+    mixed, reason = resolve_precision(precision, environ, request, on_cpu)
     timeout_s = float(getattr(config, "dist_timeout", 600.0))
     accelerator = Accelerator(
         mixed_precision=mixed,
@@ -58,6 +65,7 @@ def start(config, *, precision: str | None) -> Accelerator:
         gradient_accumulation_steps=1,
         kwargs_handlers=[InitProcessGroupKwargs(timeout=timedelta(seconds=timeout_s))],
     )
+    _check_accumulation(accelerator)
     accelerator.dist_timeout_s = timeout_s
     accelerator.launch_notes = [*notes, f"precision {mixed if mixed != 'no' else 'fp32'}: {reason}"]
     _check_world(accelerator, world)
@@ -144,6 +152,16 @@ def supports_bf16(on_cpu: bool) -> bool:
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
+def _check_accumulation(accelerator: Accelerator) -> None:
+    """The trainers accumulate themselves; Accelerate's own setting would divide every gradient once more."""
+    steps = accelerator.gradient_accumulation_steps
+    if steps != 1:
+        raise UserError(
+            f"the launcher or ACCELERATE_GRADIENT_ACCUMULATION_STEPS asks for {steps} accumulation steps, which would "
+            f"divide every gradient by {steps}; set it to 1 and give --gradient_accumulation_steps to the script"
+        )
+
+
 def _check_world(accelerator: Accelerator, world: World) -> None:
     if accelerator.num_processes != world.processes or accelerator.process_index != world.rank:
         raise UserError(
@@ -163,9 +181,11 @@ def _agree(accelerator: Accelerator, config) -> list[dict]:
         "must_agree": {
             **{f"--{name}": value for name, value in config_dict(config).items() if name not in PER_RANK},
             "WORLD_SIZE": accelerator.num_processes,
+            "distributed type": accelerator.distributed_type.value,
             "device type": accelerator.device.type,
             "precision": accelerator.mixed_precision,
             "torch": torch.__version__,
+            "accelerate": accelerate.__version__,
         },
     }
     everyone = gather_rows(accelerator, [facts])

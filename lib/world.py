@@ -77,12 +77,20 @@ class World:
 
 
 def decide(
-    environ: Mapping[str, str], request: LaunchRequest | None, hardware: Hardware, *, force_cpu: bool = False
+    environ: Mapping[str, str],
+    request: LaunchRequest | None,
+    hardware: Hardware,
+    *,
+    force_cpu: bool = False,
+    sharding: bool = True,
 ) -> World:
-    """The world this process is part of, or a UserError that says what was found and how to start it right."""
+    """The world this process is part of, or a UserError that says what was found and how to start it right.
+
+    `sharding` is False for a trainer that needs the whole model on every rank: FSDP and DeepSpeed are refused.
+    """
     world = _ranks(environ, request)
     cpu = force_cpu or _true(environ.get("ACCELERATE_USE_CPU")) or bool(request and request.use_cpu)
-    _check_sharding(environ, request, hardware, cpu)
+    _check_sharding(environ, request, cpu or hardware.devices == 0, sharding)
     if cpu or (hardware.devices == 0):
         notes = [] if cpu else _missing_devices(request, world, hardware)
         if world.local_processes > hardware.cores:
@@ -91,6 +99,12 @@ def decide(
     if world.processes > 1 and hardware.kind == "mps":
         return _replace(world, cpu=True, notes=("an Apple GPU serves one process only: the ranks run on CPU (gloo)",))
     if world.local_processes > hardware.devices:
+        if world.processes > 1 and not environ.get("LOCAL_WORLD_SIZE") and not world.environ:
+            raise UserError(
+                f"LOCAL_WORLD_SIZE is not set, so all {world.processes} processes of WORLD_SIZE would be on this "
+                f"machine, where {hardware.devices} {hardware.kind} device(s) are visible; export LOCAL_WORLD_SIZE "
+                "(processes per machine), or start with accelerate launch or torchrun, which set it"
+            )
         raise UserError(
             f"this launch asks for {world.local_processes} processes on this machine, and {hardware.devices} "
             f"{hardware.kind} device(s) are visible; give --num_processes {hardware.devices}, or use "
@@ -108,7 +122,9 @@ def _ranks(environ: Mapping[str, str], request: LaunchRequest | None) -> World:
     if environ.get("WORLD_SIZE"):
         return _torch_world(environ)
     mpi_processes = _integer(environ, MPI_SIZE, 1)
-    if mpi_processes > 1:
+    # One launcher per machine under MPI: the ranks are not MPI's.
+    per_machine = request is not None and request.machines == mpi_processes
+    if mpi_processes > 1 and not per_machine:
         return _mpi_world(environ, mpi_processes)
     half = [name for name in ("RANK", "LOCAL_RANK") if environ.get(name)]
     if half:
@@ -139,8 +155,25 @@ def _torch_world(environ: Mapping[str, str]) -> World:
     rank = _integer(environ, ("RANK",), 0)
     if not 0 <= rank < max(processes, 1):
         raise UserError(f"RANK={rank} does not fit WORLD_SIZE={processes}; ranks run from 0 to {processes - 1}")
+    _check_tasks(environ, processes)
     local = _integer(environ, ("LOCAL_WORLD_SIZE",), processes)
     return World(processes=max(processes, 1), rank=rank, local_processes=max(local, 1))
+
+
+def _check_tasks(environ: Mapping[str, str], processes: int) -> None:
+    """Launchers that srun or mpirun started several times must be the nodes of one world, not a world each."""
+    name = next((name for name in (*MPI_SIZE, "SLURM_STEP_NUM_TASKS") if environ.get(name)), None)
+    if name is None:
+        return
+    tasks = _integer(environ, (name,), 1)
+    # torchelastic tells how many launchers have met; without it every task is a rank.
+    met = _integer(environ, ("GROUP_WORLD_SIZE",), processes)
+    if tasks > 1 and tasks != met:
+        raise UserError(
+            f"srun or mpirun started {tasks} tasks ({name}) and this world has {met} of them and {processes} "
+            "process(es): each launcher made its own world; give --num_machines, --machine_rank and --main_process_ip as "
+            f"in slurm/many_nodes.sbatch, or start one task (in an interactive shell: unset {name})"
+        )
 
 
 def _mpi_world(environ: Mapping[str, str], processes: int) -> World:
@@ -174,6 +207,7 @@ def _asked_for(environ: Mapping[str, str], request: LaunchRequest | None) -> Wor
             f"here; use: {TWO_ON_CPU.format(n=2)}"
         )
     if request.processes == 1 and request.machines == 1:
+        _check_tasks(environ, 1)
         return World()
     local, rest = divmod(request.processes, request.machines)
     if rest or local < 1:
@@ -187,25 +221,29 @@ def _asked_for(environ: Mapping[str, str], request: LaunchRequest | None) -> Wor
     return World(processes=request.processes, local_processes=local, relaunch=start)
 
 
-def _check_sharding(environ: Mapping[str, str], request: LaunchRequest | None, hardware: Hardware, cpu: bool) -> None:
+def _check_sharding(environ: Mapping[str, str], request: LaunchRequest | None, on_cpu: bool, sharding: bool) -> None:
     kind = request.kind if request else "NO"
     if _true(environ.get("ACCELERATE_USE_MEGATRON_LM")) or kind == "MEGATRON_LM":
         raise UserError("the launch asks for Megatron-LM, which these trainers do not support; use FSDP or DeepSpeed")
-    on_cpu = cpu or hardware.devices == 0
-    if (_true(environ.get("ACCELERATE_USE_FSDP")) or kind == "FSDP") and on_cpu:
+    fsdp = _true(environ.get("ACCELERATE_USE_FSDP")) or kind == "FSDP"
+    deepspeed = _true(environ.get("ACCELERATE_USE_DEEPSPEED")) or kind == "DEEPSPEED"
+    if (fsdp or deepspeed) and not sharding and not on_cpu:
+        raise UserError(
+            f"the launch asks for {'FSDP' if fsdp else 'DeepSpeed'}, which shards the model, and this trainer needs "
+            "the whole model on every rank; use --config_file accelerate_configs/gpu_8.yaml (--num_processes N)"
+        )
+    if fsdp and on_cpu:
         raise UserError(
             "the launch asks for FSDP, which needs GPUs (on CPU Accelerate runs plain data parallel without a word); "
             "use --config_file accelerate_configs/cpu_2.yaml"
         )
-    if not (_true(environ.get("ACCELERATE_USE_DEEPSPEED")) or kind == "DEEPSPEED"):
-        return
-    if importlib.util.find_spec("deepspeed") is None:
-        raise UserError("the launch asks for DeepSpeed, which is not installed; run: pip install deepspeed")
-    if on_cpu:
+    if deepspeed and on_cpu:
         raise UserError(
             "the launch asks for DeepSpeed, which these trainers run on GPUs only, and no device is in use; use "
             "--config_file accelerate_configs/cpu_2.yaml"
         )
+    if deepspeed and importlib.util.find_spec("deepspeed") is None:
+        raise UserError("the launch asks for DeepSpeed, which is not installed; run: pip install deepspeed")
 
 
 def _missing_devices(request: LaunchRequest | None, world: World, hardware: Hardware) -> list[str]:

@@ -2,11 +2,14 @@
 
 import math
 import random
+import threading
 from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.distributed import HashStore
 
+from lib import distributed
 from lib.balance import split_balanced
 from lib.distributed import (
     any_rank,
@@ -36,6 +39,21 @@ def test_one_process_needs_no_process_group():
         pass
     with pytest.raises(UserError, match="no such"), main_only_first(ALONE):
         raise UserError("no such folder")
+
+
+def test_a_timeout_below_the_heartbeat_does_not_give_up_a_living_main_process(monkeypatch):
+    monkeypatch.setattr(distributed, "_HEARTBEAT_S", 0.3)
+    store, finished = HashStore(), threading.Event()
+    pulse = threading.Thread(target=distributed._beat, args=(store, "turn", finished), daemon=True)
+    end = threading.Timer(1.2, lambda: store.set("turn/outcome", '{"error": ""}'))
+    pulse.start()
+    end.start()
+    distributed._await_main(store, "turn", 0.01)
+    finished.set()
+    pulse.join()
+    # A main process without heartbeat is still given up.
+    with pytest.raises(RuntimeError, match=r"no sign of life from the main process for 0\.9 s"):
+        distributed._await_main(store, "silent", 0.01)
 
 
 @pytest.mark.parametrize("value", [{"a": 1}, "text", (1, 2), None, torch.ones(2)])

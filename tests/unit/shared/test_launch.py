@@ -1,13 +1,16 @@
 """Precision, learning rate, the original's launch flags and the words for failures, without launching anything."""
 
 import math
+import os
 from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.distributed as dist
+from accelerate.state import AcceleratorState, GradientState
 
 from lib import launch
+from lib.args import RunArgs
 from lib.errors import UserError
 from lib.failure import describe
 from lib.launch import check_flags, resolve_precision, scaled_learning_rate
@@ -83,6 +86,47 @@ def test_flags_that_would_be_ignored_are_refused(values, words):
     with pytest.raises(UserError) as caught:
         check_flags(given(**values), {}, ALONE)
     assert words in str(caught.value)
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """An environment without any launch, restored afterwards, and no Accelerate state left behind."""
+    for name in list(os.environ):
+        if name.startswith(("ACCELERATE_", "SLURM_", "OMPI_", "PMI_")) or name in ("WORLD_SIZE", "RANK", "LOCAL_RANK"):
+            monkeypatch.delenv(name)
+    # The setting is for the whole process: nothing else in this one should see it.
+    kept = []
+    monkeypatch.setattr(launch, "keep_freed_memory", lambda: kept.append(True))
+    AcceleratorState._reset_state(True)
+    yield kept
+    AcceleratorState._reset_state(True)
+    GradientState._reset_state()
+
+
+def test_start_on_the_cpu_keeps_freed_memory_before_the_accelerator_is_built(alone, monkeypatch):
+    seen = []
+    build = launch.Accelerator
+    monkeypatch.setattr(launch, "Accelerator", lambda **given: seen.append(len(alone)) or build(**given))
+    accelerator = launch.start(RunArgs(), precision="fp32", sharding=False)
+    assert accelerator.num_processes == 1 and seen == [1] == [len(alone)]
+    assert accelerator.gradient_accumulation_steps == 1
+
+
+def test_the_launchers_accumulation_is_refused(alone, monkeypatch):
+    monkeypatch.setenv("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4")
+    with pytest.raises(UserError, match=r"4 accumulation steps.*--gradient_accumulation_steps to the script"):
+        launch.start(RunArgs(), precision="fp32")
+
+
+@pytest.mark.parametrize("name", ["accelerate", "torch", "distributed type"])
+def test_ranks_with_other_software_are_named(alone, monkeypatch, name):
+    def two(accelerator, rows):
+        (mine,) = rows
+        return [mine, {**mine, "must_agree": {**mine["must_agree"], name: "0.1"}}]
+
+    monkeypatch.setattr(launch, "gather_rows", two)
+    with pytest.raises(UserError, match=f"rank 1 on .* has {name} = 0.1, rank 0"):
+        launch.start(RunArgs(), precision="fp32")
 
 
 def test_words_and_codes_of_failures():

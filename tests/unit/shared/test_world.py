@@ -69,7 +69,40 @@ def test_other_half_worlds():
     assert "srun started 4 tasks" in refusal({"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "1"})
     # An allocation alone, or one launcher per node, is no such case.
     assert decide({"SLURM_NTASKS": "4", "SLURM_STEP_NUM_TASKS": "1"}, None, CPU).processes == 1
-    assert decide(TORCH | {"SLURM_STEP_NUM_TASKS": "4"}, None, CPU).processes == 2
+
+
+@pytest.mark.parametrize("name", ["SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"])
+def test_launchers_that_made_a_world_each_are_refused(name):
+    four = {name: "4"}
+    eight = TORCH | {"WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "8", "GROUP_WORLD_SIZE": "1"} | four
+    words = refusal(eight, None, EIGHT_GPUS)
+    assert f"started 4 tasks ({name})" in words and "--num_machines" in words
+    # Eight nodes of eight ranks each are no world of eight.
+    assert "made its own world" in refusal(eight | {name: "8"}, None, EIGHT_GPUS)
+    assert "made its own world" in refusal(TORCH | {"WORLD_SIZE": "1", "RANK": "0"} | four)
+    # One launcher per node, or one rank per task without torchelastic.
+    assert decide(eight | {"WORLD_SIZE": "32", "GROUP_WORLD_SIZE": "4"}, None, EIGHT_GPUS).processes == 32
+    assert decide(TORCH | {"WORLD_SIZE": "4"} | four, None, CPU).processes == 4
+    # The batch step of sbatch: one task, or nothing said.
+    assert decide(eight | {name: "1"}, None, EIGHT_GPUS).processes == 8
+    del eight[name]
+    assert decide(eight | {"SLURM_NTASKS": "4"}, None, EIGHT_GPUS).processes == 8
+
+
+def test_tasks_under_the_simple_launcher():
+    slurm = SIMPLE | {"SLURM_STEP_NUM_TASKS": "4"}
+    assert "made its own world" in refusal(slurm, LaunchRequest(processes=1))
+    # One simple launcher per machine, started by mpirun: the ranks are those the launchers were asked for.
+    request = LaunchRequest(processes=4, machines=2, machine_rank=1, use_cpu=True, main_process_port=500)
+    mpi = {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
+    assert decide(SIMPLE | mpi, request, CPU).relaunch.local_processes == 2
+
+
+def test_hand_started_ranks_without_a_local_count():
+    sixteen = TORCH | {"WORLD_SIZE": "16"}
+    del sixteen["LOCAL_WORLD_SIZE"]
+    assert "LOCAL_WORLD_SIZE is not set" in refusal(sixteen, None, EIGHT_GPUS)
+    assert "16 processes on this machine" in refusal(sixteen | {"LOCAL_WORLD_SIZE": "16"}, None, EIGHT_GPUS)
 
 
 def test_simple_launcher_asked_for_several():
@@ -134,6 +167,17 @@ def test_sharded_launches():
     assert "FSDP" in refusal(fsdp, None, EIGHT_GPUS, force_cpu=True)
     assert decide(fsdp, None, EIGHT_GPUS).processes == 2
     assert "Megatron" in refusal(TORCH | {"ACCELERATE_USE_MEGATRON_LM": "true"}, None, EIGHT_GPUS)
+
+
+@pytest.mark.parametrize("kind", ["FSDP", "DEEPSPEED"])
+def test_a_trainer_that_needs_the_whole_model_refuses_sharding(kind, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    environ = TORCH | {f"ACCELERATE_USE_{kind}": "true"}
+    words = refusal(environ, None, EIGHT_GPUS, sharding=False)
+    assert "whole model" in words and "accelerate_configs/gpu_8.yaml" in words
+    assert "gpu_8.yaml" in refusal({}, LaunchRequest(processes=1, kind=kind), ONE_GPU, sharding=False)
+    assert "cpu_2.yaml" in refusal(environ, None, CPU, sharding=False)
+    assert decide(TORCH, None, EIGHT_GPUS, sharding=False).processes == 2
 
 
 def test_deepspeed_needs_its_package_and_a_gpu(monkeypatch):
