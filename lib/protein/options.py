@@ -90,7 +90,7 @@ class ProteinOptions(DataOptions):
     num_workers: int = option(4, "threads that prepare batches ahead for an accelerator", "run", minimum=0)
     pin_memory: bool = option(True, "pin host memory, with an accelerator only", "run")
     visualize: bool = option(True, "report.html and plots at the end", "run")
-    plot_every: int = option(5, "epochs between updates of the report", "run", minimum=1)
+    plot_every: int = option(5, "epochs between updates of plots/loss.png while training", "run", minimum=1)
     report_json: str | None = option(None, "also write results.json here", "run")
     device: str | None = option(None, "cpu forces CPU; devices are placed by the launcher", "run")
     ddp: bool = option(False, "accepted for old commands; the launcher decides", "run")

@@ -136,7 +136,7 @@ def _problem(figures: dict[str, int], options: ReadOptions) -> tuple[str, str] |
     if not lacking or (options.ca_only and "CA" not in lacking):
         return None
     if "CA" not in lacking and {"N", "C"} <= set(lacking):
-        return "ca_only", f"{length} residues with CA only; --ca_only accepts them"
+        return "ca_only", f"{length} residues with CA only, N and C are needed too"
     numbers = ", ".join(f"{name} absent in {number}" for name, number in zip(BACKBONE, absent, strict=True) if number)
     return "no_backbone", f"{numbers} of {length} residues"
 

@@ -6,10 +6,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from lib.args import config_dict
+from lib.files import atomic_write_bytes
 from lib.protein.evaluation import CONFIDENCE_BINS, COUNT, TEMPERATURES, Scores, per_amino_acid
 from lib.protein.masking import METRICS
-from lib.report import Curve, Series, Table, to_png, write_report
-from lib.runlog import read_metrics
+from lib.report import Curve, Series, Table, draw, to_png, write_report
 
 METRIC_LABELS = {
     "masked": "model, masked one in seven",
@@ -69,8 +69,8 @@ def result_table(results: dict) -> str:
     return "\n".join(lines)
 
 
-def _loss_curves(run_path: Path, results: dict) -> list[Curve]:
-    rows = read_metrics(run_path / "metrics.jsonl")
+def loss_curves(rows: list[dict], results: dict | None = None) -> list[Curve]:
+    """Loss and learning rate from the rows of metrics.jsonl; `results` add the levels of the baselines."""
     train = [row for row in rows if "loss" in row]
     curves = []
     if len(train) > 1:
@@ -85,11 +85,9 @@ def _loss_curves(run_path: Path, results: dict) -> list[Curve]:
             if seen:
                 label = f"validation, {metric.replace('_', ' ')}"
                 series.append(Series(label, [r["step"] for r in seen], [r[f"val_loss_{metric}"] for r in seen]))
-        levels = [
-            ("unigram", float(np.log(results["baseline_unigram_ppl"]))),
-            ("table phi/psi x burial", float(np.log(results["baseline_table_ppl"]))),
-        ]
-        levels += [(BAYES_LABELS[k], float(np.log(results[k]))) for k in BAYES_LABELS if k in results]
+        named = {"baseline_unigram_ppl": "unigram", "baseline_table_ppl": "table phi/psi x burial", **BAYES_LABELS}
+        known = results or {}
+        levels = [(label, float(np.log(known[key]))) for key, label in named.items() if key in known]
         caption = (
             "Cross-entropy of the predicted residues. The horizontal lines are what tables without a network reach."
         )
@@ -97,6 +95,14 @@ def _loss_curves(run_path: Path, results: dict) -> list[Curve]:
         rate = Series("learning rate", [row["step"] for row in train], [row["lr"] for row in train])
         curves.append(Curve("Learning rate", "optimiser step", "learning rate", [rate]))
     return curves
+
+
+def write_curves(run_path: Path, rows: list[dict]) -> None:
+    """The curves so far as plots/*.png, while a run goes on."""
+    (run_path / "plots").mkdir(exist_ok=True)
+    for curve in loss_curves(rows):
+        name = curve.title.lower().replace(" ", "_")
+        atomic_write_bytes(run_path / "plots" / f"{name}.png", to_png(draw(curve)))
 
 
 def _calibration_curve(scores: Scores) -> Curve:
@@ -169,8 +175,8 @@ def detail_tables(results: dict, scores: Scores, prefix: str = "val_") -> list[T
     return tables
 
 
-def write_run_report(run_path: Path, config, results: dict, scores: Scores) -> Path:
-    """report.html and plots of a finished training run."""
+def write_run_report(run_path: Path, config, results: dict, scores: Scores, rows: list[dict]) -> Path:
+    """report.html and plots of a finished training run; rows of its metrics.jsonl."""
     bars = _amino_acid_figure(scores, run_path / "plots" / "residue_types.png")
     below = 100 * (1 - results["val_ppl_one_shot"] / results["baseline_table_ppl"])
     summary = [
@@ -186,7 +192,7 @@ def write_run_report(run_path: Path, config, results: dict, scores: Scores) -> P
         title="Protein: residues from the backbone" + (" (synthetic set)" if results["synthetic"] else ""),
         summary=summary,
         tables=detail_tables(results, scores),
-        curves=[*_loss_curves(run_path, results), _calibration_curve(scores)],
+        curves=[*loss_curves(rows, results), _calibration_curve(scores)],
         figures=[("Recovery by residue type.", bars)],
         config=config_dict(config),
     )
@@ -210,7 +216,8 @@ tags: [protein, inverse-folding, masked-residue-prediction]
 # Residue types from a protein backbone
 
 Message passing over the {config.k_neighbors} nearest neighbours, hidden width {config.hidden_dim}, {layers}.
-Input: N, CA, C, O. Output: 20 logits per residue. The same weights read a structure masked, in any order, or in one shot.
+Input: N, CA, C, O. Output: 20 logits per residue. The same weights read a structure masked, in any order, or in one
+shot.
 
 ## Data
 Trained on {data}: {results["train_residues"]:,} residues in {results["train_units"]:,} units.

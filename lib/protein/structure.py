@@ -21,7 +21,7 @@ REASONS = {
     "no_protein": "atoms, but no protein polymer",
     "too_short": "polymer shorter than the minimum length",
     "too_long": "polymer longer than the maximum length",
-    "ca_only": "only CA atoms (accepted with --ca_only)",
+    "ca_only": "only CA atoms: the model needs N, CA and C",
     "no_backbone": "one of N, CA, C, O is absent almost everywhere",
     "nan_coordinates": "coordinates that are no finite numbers",
     "duplicate_atoms": "the same atoms twice at different places",

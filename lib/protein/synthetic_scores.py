@@ -1,7 +1,8 @@
 """A model's result on the synthetic set beside the optimum that is known there.
 
 Compared residue by residue: on the same residues, with the same visible context, the exact probability under the law
-that drew the sequences against the model's. Only whole entries without missing residues count; the others have no exact law.
+that drew the sequences against the model's. Only whole entries without missing residues count; the others have no
+exact law.
 """
 
 import numpy as np
@@ -64,8 +65,8 @@ class BayesScores:
         """Flat keys; `reduce` sums a dict of floats over the processes.
 
         bayes_ppl_<metric>: exact perplexity of the drawn residues; `_expected`: of the law; bayes_gap_closed_<metric>:
-        share of the log-perplexity gap from the unigram to it; bayes_excess_se_<metric>: model minus optimum in standard
-        errors of the paired difference: far below zero means that the model is told what it should predict.
+        share of the log-perplexity gap from the unigram to it; bayes_excess_se_<metric>: model minus optimum in
+        standard errors of the paired difference: far below zero means that the model is told what it should predict.
         """
         sums = reduce(self.sums)
         results: dict[str, float] = {}
