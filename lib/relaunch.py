@@ -11,9 +11,12 @@ import sys
 from dataclasses import dataclass
 from typing import NoReturn
 
+from torch.distributed import DistError
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.run import parse_args, run
+
+from lib.failure import describe
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,11 @@ def main(arguments: list[str]) -> int:
         return 128 - failure.exitcode
     except SignalException as error:
         return 128 + error.sigval
+    except DistError as error:
+        # Before any rank was started: the port is taken, or the first machine does not answer.
+        failure = describe(error)
+        print(failure.text, file=sys.stderr)
+        return failure.code
     return 0
 
 

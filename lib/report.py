@@ -8,13 +8,16 @@ import numbers
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import matplotlib
 import numpy as np
-from matplotlib.figure import Figure
 
 from lib.errors import UserError
 from lib.files import atomic_write_bytes, atomic_write_text, read_json, to_json
+
+# matplotlib is imported where it draws: a run that is only training does not wait for it at every start.
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Okabe and Ito's palette (2008), readable with any colour vision; the page lightens it on dark paper.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#a8518a", "#b87d00", "#4a6fe3")
@@ -101,8 +104,10 @@ def write_report(
     return run_path / "report.html"
 
 
-def draw(curve: Curve) -> Figure:
+def draw(curve: Curve) -> "Figure":
     """The plot as a matplotlib figure, text in INK on no background."""
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=FIGURE_INCHES, layout="constrained")
     axes = figure.add_subplot()
     for index, series in enumerate(curve.series):
@@ -180,15 +185,17 @@ def running_mean(x: list[float], y: list[float], window: int) -> tuple[np.ndarra
         return np.asarray(x, dtype=float), (sums[high] - sums[low]) / (counts[high] - counts[low])
 
 
-def to_png(figure: Figure) -> bytes:
+def to_png(figure: "Figure") -> bytes:
     """PNG on white, 150 dots an inch."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=150, facecolor="white")
     return buffer.getvalue()
 
 
-def to_svg(figure: Figure, title: str) -> str:
+def to_svg(figure: "Figure", title: str) -> str:
     """An <svg> element that takes its text colour and its palette from the page around it."""
+    import matplotlib
+
     buffer = io.StringIO()
     with matplotlib.rc_context({"svg.hashsalt": "quartet", "svg.fonttype": "path"}):
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})

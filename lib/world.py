@@ -171,8 +171,8 @@ def _check_tasks(environ: Mapping[str, str], processes: int) -> None:
     if tasks > 1 and tasks != met:
         raise UserError(
             f"srun or mpirun started {tasks} tasks ({name}) and this world has {met} of them and {processes} "
-            "process(es): each launcher made its own world; give --num_machines, --machine_rank and --main_process_ip as "
-            f"in slurm/many_nodes.sbatch, or start one task (in an interactive shell: unset {name})"
+            "process(es): each launcher made its own world; give --num_machines, --machine_rank and --main_process_ip "
+            f"as in slurm/many_nodes.sbatch, or start one task (in an interactive shell: unset {name})"
         )
 
 

@@ -53,8 +53,21 @@ def wizard_answers(kind: DistributedType, processes: int) -> dict:
         return cluster.get_cluster_input()
 
 
-def test_plain_python_is_one_process(environ):
-    ended = launch([*PYTHON, WORLD, "--precision", "auto", "--lr_scale", "sqrt"], environ)
+@pytest.fixture(scope="module")
+def single(tmp_path_factory):
+    """Three launches of one process each, side by side."""
+    commands = {
+        "python": [*PYTHON, WORLD, "--precision", "auto", "--lr_scale", "sqrt"],
+        "no config": [*ACCELERATE, "--mixed_precision", "bf16", WORLD, "--precision", "auto"],
+        "cpu_1": [*ACCELERATE, "--config_file", CONFIGS / "cpu_1.yaml", WORLD, "--precision", "fp32"],
+    }
+    cache = environment(tmp_path_factory.mktemp("cache"))
+    running = {name: begin(command, cache) for name, command in commands.items()}
+    return {name: finish(process) for name, process in running.items()}
+
+
+def test_plain_python_is_one_process(single):
+    ended = single["python"]
     assert ended.code == 0 and ended.stderr == ""
     (only,) = ended.ranks
     assert (only["world"], only["device"], only["kind"], only["backend"]) == (1, "cpu", "NO", None)
@@ -69,16 +82,16 @@ def test_plain_python_is_one_process(environ):
     assert facts["command"].endswith("world.py --precision auto --lr_scale sqrt")
 
 
-def test_accelerate_launch_without_a_config_takes_its_mixed_precision(environ):
-    ended = launch([*ACCELERATE, "--mixed_precision", "bf16", WORLD, "--precision", "auto"], environ)
+def test_accelerate_launch_without_a_config_takes_its_mixed_precision(single):
+    ended = single["no config"]
     assert ended.code == 0
     (only,) = ended.ranks
     assert (only["world"], only["precision"]) == (1, "bf16")
     assert only["notes"] == ["precision bf16: the launcher's mixed precision"]
 
 
-def test_cpu_1_config(environ):
-    ended = launch([*ACCELERATE, "--config_file", CONFIGS / "cpu_1.yaml", WORLD, "--precision", "fp32"], environ)
+def test_cpu_1_config(single):
+    ended = single["cpu_1"]
     assert ended.code == 0 and ended.stderr == ""
     (only,) = ended.ranks
     assert (only["world"], only["device"], only["precision"]) == (1, "cpu", "no")
@@ -93,27 +106,22 @@ def test_cpu_2_config(environ):
     assert "learning rate  0.0002 = base 0.0001 x 2 (--lr_scale linear, n = 2)" in ended.stdout
 
 
-def test_cpu_flag_with_two_processes_starts_both(environ, tmp_path):
-    """Accelerate starts one process here and says nothing; from another folder, with arguments that need quoting."""
-    command = [*ACCELERATE, "--cpu", "--num_processes", "2", WORLD, "--word", "two words 'and' \"quotes\" $HOME"]
-    ended = launch(command, environ, cwd=tmp_path)
-    assert_two_ranks(ended)
-    for line in ended.ranks:
-        assert line["word"] == "two words 'and' \"quotes\" $HOME"
-        assert line["cwd"] == str(tmp_path)
-        assert line["threads"] == 1
-
-
 def test_what_the_wizard_writes_for_multi_cpu(environ, tmp_path):
-    """As the user's cached default, found without --config_file; also starts one process in Accelerate."""
+    """As the user's cached default, found without --config_file: Accelerate starts one process and says nothing.
+
+    From another folder, with arguments that need quoting. The form `--cpu --num_processes 2` is in test_endings.py.
+    """
+    word = "two words 'and' \"quotes\" $HOME"
     answers = wizard_answers(DistributedType.MULTI_CPU, 2)
     default = tmp_path / "cache" / "accelerate" / "default_config.yaml"
     default.parent.mkdir(parents=True)
     answers.to_yaml_file(str(default))
     written = yaml.safe_load(default.read_text(encoding="utf-8"))
     assert (written["distributed_type"], written["num_processes"], written["use_cpu"]) == ("MULTI_CPU", 2, True)
-    ended = launch([*ACCELERATE, WORLD, "--precision", "auto"], environ)
+    ended = launch([*ACCELERATE, WORLD, "--precision", "auto", "--word", word], environ, cwd=tmp_path)
     assert_two_ranks(ended)
+    for line in ended.ranks:
+        assert (line["word"], line["cwd"], line["threads"]) == (word, str(tmp_path), 1)
     # The wizard's "no" is an answer, not a default.
     assert ended.ranks[0]["notes"] == ["precision fp32: the launcher's mixed precision"]
 
@@ -175,13 +183,9 @@ def test_gpu_configs_on_a_machine_without_gpu(environ):
 
 
 def test_refusals_of_a_single_process_leave_with_2(environ):
+    """One from lib.launch and one from lib.args; the others are in tests/unit/shared."""
     cases = [
         ({"WORLD_SIZE": "2", "RANK": "0"}, [], "LOCAL_RANK, MASTER_ADDR, MASTER_PORT is not"),
-        ({"ACCELERATE_MIXED_PRECISION": "bf16"}, ["--precision", "fp32"], "contradicts the launcher's"),
-        ({}, ["--ddp"], "accelerate launch --num_processes 2"),
-        ({}, ["--gpu_ids", "0,1"], "accelerate launch --gpu_ids 0,1"),
-        ({}, ["--master_port", "12356"], "--main_process_port 12356"),
-        ({}, ["--device", "cuda"], "--device cuda"),
         ({}, ["--lr_scales", "none"], "lr_scale"),
     ]
     running = [(begin([*PYTHON, WORLD, *flags], environ | extra), words) for extra, flags, words in cases]

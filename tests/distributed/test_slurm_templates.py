@@ -59,8 +59,8 @@ def test_one_node_saves_and_requeues_on_usr1(environ):
         assert log.read() == "requeue 77\n"
 
 
-def test_many_nodes_form_one_world_and_pass_arguments_and_failure_on(environ, tmp_path):
-    """Two nodes on loopback; a failing rank gives the job its exit code, and nothing is requeued."""
+def test_many_nodes_form_one_world_and_pass_arguments_on(environ, tmp_path):
+    """Two nodes on loopback; nothing is requeued."""
     template = ROOT / "slurm" / "many_nodes.sbatch"
     config = tmp_path / "cpu_node.yaml"
     text = (CONFIGS / "cpu_2.yaml").read_text(encoding="utf-8")
@@ -74,7 +74,39 @@ def test_many_nodes_form_one_world_and_pass_arguments_and_failure_on(environ, tm
         (1, 2.0, "two words"),
     ]
     assert all("auto" in line["argv"] for line in ended.ranks)
-    ended = finish(begin(["bash", template, "--ending", "user"], cpu | {"SCRIPT": str(PROBES / "ending.py")}))
-    assert ended.code == 1
-    assert ended.errors == ["error: found nothing in the folder; expected structures"]
     assert not os.path.exists(environ["SCONTROL_LOG"])
+
+
+@pytest.fixture(params=["one_node", "many_nodes"])
+def template(request):
+    return ROOT / "slurm" / f"{request.param}.sbatch"
+
+
+def with_launcher(environ: dict, tmp_path, body: str) -> dict:
+    """A stand-in for the launcher too."""
+    tool = tmp_path / "tools" / "accelerate"
+    tool.write_text(f"#!/bin/bash\n{body}\n", encoding="utf-8")
+    tool.chmod(0o755)
+    return environ | {"SLURM_NNODES": "1", "SLURM_JOB_NODELIST": "here"}
+
+
+def test_the_launchers_exit_code_is_the_jobs_however_soon_it_ends(environ, tmp_path, template):
+    # By the time of the first `wait` such a launcher has gone.
+    environ = with_launcher(environ, tmp_path, "exit 7")
+    for _ in range(5):
+        ended = finish(begin(["bash", template], environ), 20)
+        assert (ended.code, ended.stderr) == (7, "")
+    assert not os.path.exists(environ["SCONTROL_LOG"])
+
+
+@pytest.mark.parametrize(("sent", "code", "requeued"), [(signal.SIGTERM, 5, False), (signal.SIGUSR1, 0, True)])
+def test_term_ends_the_job_and_usr1_requeues_it(environ, tmp_path, template, sent, code, requeued):
+    body = "trap 'echo saved; exit 5' TERM\necho ready\nfor _ in {1..100}; do sleep 0.1; done"
+    environ = with_launcher(environ, tmp_path, body)
+    process = begin(["bash", template], environ)
+    assert process.stdout.readline() == "ready\n"
+    os.kill(process.pid, sent)
+    ended = finish(process, 20)
+    assert ended.code == code, ended.stderr
+    assert "told to stop: sending TERM" in ended.stdout and ended.stdout.endswith("saved\n")
+    assert os.path.exists(environ["SCONTROL_LOG"]) == requeued

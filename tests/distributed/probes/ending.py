@@ -14,11 +14,8 @@ from lib.launch import run, start
 
 @dataclass
 class Config(RunArgs):
-    ending: str = option("normal", "normal, user, bug, kill, hang, sleep, memory, port, early")
+    ending: str = option("normal", "normal, user, bug, kill, hang, sleep, early")
     who: int = option(-1, "rank, -1 = all")
-    batch_size: int = option(4, "for the memory advice")
-    k_neighbors: int = option(48, "for the memory advice")
-    memory_remedies = ("batch_size", "max_tokens", "gradient_accumulation_steps", "k_neighbors")
 
 
 def act(config: Config) -> None:
@@ -28,10 +25,6 @@ def act(config: Config) -> None:
         raise KeyError("a real bug")
     if config.ending == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
-    if config.ending == "memory":
-        raise RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried 1 TB")
-    if config.ending == "port":
-        raise OSError(98, "Address already in use")
     if config.ending == "hang":
         # As under StopSignals: SIGTERM alone does not end it.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from accelerate.state import AcceleratorState, GradientState
 
-from lib import launch
+from lib import launch, relaunch
 from lib.args import RunArgs
 from lib.errors import UserError
 from lib.failure import describe
@@ -142,8 +142,27 @@ def test_words_and_codes_of_failures():
     for error in (torch.OutOfMemoryError("CUDA out of memory"), MemoryError()):
         text = describe(error, config).text
         assert text.endswith("In this order: smaller --batch_size, --precision bf16")
+    # Only flags this trainer has, in the order it gives.
+    own = SimpleNamespace(batch_size=4, gradient_accumulation_steps=1, k_neighbors=48)
+    own.memory_remedies = ("batch_size", "max_tokens", "gradient_accumulation_steps", "k_neighbors")
+    full = describe(RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: you tried 1 TB"), own)
+    assert full.code == 1 and full.text.startswith("RuntimeError: [enforce fail")
+    assert full.text.endswith(
+        "smaller --batch_size, more --gradient_accumulation_steps with smaller batches, smaller --k_neighbors"
+    )
+    assert "--main_process_port 0` (any free port)" in describe(OSError(98, "Address already in use")).text
     taken = describe(dist.DistNetworkError("The server socket has failed to listen, EADDRINUSE"), config)
     assert "--main_process_port 0" in taken.text and "--master_port 12356" in taken.text
     # A program's own message about time or peers is a plain bug.
     plain = describe(ValueError("timed out waiting for a Connection closed by peer"), config)
     assert plain.text.endswith("error: ValueError: timed out waiting for a Connection closed by peer")
+
+
+def test_a_taken_port_of_the_relauncher_is_one_line(monkeypatch, capsys):
+    def taken(arguments):
+        raise dist.DistNetworkError("The server socket has failed to listen\nEADDRINUSE")
+
+    monkeypatch.setattr(relaunch, "run", taken)
+    assert relaunch.main(["--no_python", "true"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: The server socket") and "--main_process_port 0" in line
