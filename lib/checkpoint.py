@@ -96,22 +96,27 @@ def save_checkpoint(
             "optimizer.json": states.strict_json(described),
             "state.json": states.strict_json(states.encode(state, {}, "state")),
         }
-        _write_folder(final, {"model.safetensors": weights, "optimizer.safetensors": moments}, texts, header)
-        forget_old(run.checkpoints, keep)
+        notes = _write_folder(final, {"model.safetensors": weights, "optimizer.safetensors": moments}, texts, header)
+        return notes + forget_old(run.checkpoints, keep)
 
-    on_main(acc, write)
+    for note in on_main(acc, write):
+        run.note(acc, note)
     return final
 
 
-def _write_folder(final: Path, tensor_files: dict[str, states.Tensors], texts: dict[str, str], header: dict) -> None:
+def _write_folder(
+    final: Path, tensor_files: dict[str, states.Tensors], texts: dict[str, str], header: dict
+) -> list[str]:
+    notes = []
     needed = sum(states.size_bytes(tensors) for tensors in tensor_files.values())
     needed += sum(len(text) for text in texts.values()) + OVERHEAD_BYTES
-    with atomic_directory(final, needed) as folder:
+    with atomic_directory(final, needed, notes) as folder:
         for name, tensors in tensor_files.items():
             save_file(tensors, folder / name)
         for name, text in texts.items():
             (folder / name).write_text(text, encoding="utf-8")
         write_manifest(folder, header)
+    return notes
 
 
 def best_checkpoint(acc: Accelerator, run: RunDirectory) -> Path | None:
@@ -136,8 +141,9 @@ def best_checkpoint(acc: Accelerator, run: RunDirectory) -> Path | None:
 def find_checkpoint(acc: Accelerator, run: RunDirectory, resume: str | None) -> Path | None:
     """The checkpoint to continue from, None to start from nothing; sets `run.resumed_from` and `run.resumed_step`.
 
-    "auto": the newest of this run that verifies; every one skipped is named with its reason in one line. A path (of a
-    checkpoint or a run): UserError when it does not verify. Collective.
+    "auto": the newest of this run that verifies; every one skipped is named with its reason in one line. UserError when
+    there are some and none verifies: starting anew would delete what may be repaired. A path (of a checkpoint or a
+    run): UserError when it does not verify. Collective.
     """
     if resume is None:
         return None
@@ -154,8 +160,13 @@ def _look(run: RunDirectory, resume: str, processes: int) -> tuple[str | None, i
     path = Path(resume)
     if resume == "auto":
         manifest, notes = newest_checkpoint(run.checkpoints, run.trainer)
+        if manifest is None and notes:
+            raise UserError(
+                f"--resume auto: no usable checkpoint in {run.checkpoints}, nothing was touched ({'; '.join(notes)});"
+                " move these folders away to start from step 0, or give another --output_dir"
+            )
         if manifest is None:
-            return None, None, [*notes, f"no usable checkpoint in {run.checkpoints}: starting from step 0"]
+            return None, None, [f"no usable checkpoint in {run.checkpoints}: starting from step 0"]
     elif path.is_file():
         hint = _pickle_hint(path)
         raise UserError(f"--resume {resume}: is a file, expected a folder checkpoints/step-... or a run{hint}")
@@ -169,8 +180,9 @@ def _look(run: RunDirectory, resume: str, processes: int) -> tuple[str | None, i
     notes.append(f"resuming from {manifest.path} at step {manifest.step}")
     if manifest.world_size != processes:
         notes.append(
-            f"{manifest.path.name} was written by {manifest.world_size} processes, this run has {processes}: the state"
-            " is the same, the continuation is equal up to rounding, not bit-equal"
+            f"{manifest.path.name} was written by {manifest.world_size} processes, this run has {processes}: weights"
+            " and optimiser are the same, the continuation is not bit-equal, and with another global batch its steps"
+            " hold other items"
         )
     return str(manifest.path), manifest.step, notes
 
@@ -245,18 +257,20 @@ def save_export(
     final = run.path / "export"
 
     def write():
-        clean_leftovers(run.path)
+        notes = clean_leftovers(run.path)
         files = {"model.safetensors": weights, **(extra or {})}
         needed = sum(states.size_bytes(tensors) for tensors in files.values()) + len(card) + OVERHEAD_BYTES
-        with atomic_directory(final, needed) as folder:
+        with atomic_directory(final, needed, notes) as folder:
             for name, tensors in files.items():
                 save_file(tensors, folder / name, metadata={"format": "pt"})
             digests = {name: sha256_file(folder / name) for name in files}
             described = {**config, "format": EXPORT_FORMAT, "sha256": digests}
             (folder / "config.json").write_text(to_json(described, indent=2) + "\n", encoding="utf-8")
             (folder / "README.md").write_text(card, encoding="utf-8")
+        return notes
 
-    on_main(acc, write)
+    for note in on_main(acc, write):
+        run.note(acc, note)
     return final
 
 

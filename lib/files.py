@@ -1,7 +1,7 @@
 """Files that are whole or absent: atomic writes, digests, strict JSON, and disk errors in one line.
 
-Every write goes to a hidden sibling (`.tmp-...`), is fsynced and renamed; the folder is fsynced too, so that a power
-cut or a `kill -9` leaves the old content or the new.
+Every write goes to a hidden sibling (`.quartet-tmp-...`), is fsynced and renamed; the folder is fsynced too, so that a
+power cut or a `kill -9` leaves the old content or the new.
 """
 
 import contextlib
@@ -17,8 +17,13 @@ from pathlib import Path
 
 from lib.errors import UserError
 
+# Names that nobody else gives: what carries them is deleted when a run is opened.
+SCRATCH = ".quartet-tmp-"
+REPLACED = ".quartet-old-"
+# For rooms that write into folders of the user, under a longer name of their own; never cleaned here.
 TEMPORARY = ".tmp-"
-REPLACED = ".old-"
+# The disk or the network failed: this says nothing about the file, which must not be taken for damaged.
+TRANSIENT = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EREMOTEIO, errno.ENOTCONN, errno.EHOSTDOWN}
 DISK_ERRORS = {
     errno.ENOSPC: "no space left",
     errno.EDQUOT: "the disk quota is used up",
@@ -60,19 +65,21 @@ def _json_value(value):
 
 
 def read_json(path: Path):
-    """Parsed JSON. Raises UserError naming the file when it is absent or not JSON."""
+    """Parsed JSON. Raises UserError naming the file when it is absent or not JSON, OSError when the disk fails."""
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno in TRANSIENT:
+            raise
         raise UserError(f"{path}: not readable as JSON ({' '.join(str(error).split())})") from error
 
 
 def atomic_write_bytes(path: str | Path, content: bytes) -> None:
     """Write whole or not at all. Raises UserError on a full or read-only disk; the former file then stays."""
     path = Path(path)
-    temporary = path.with_name(f"{TEMPORARY}{path.name}-{uuid.uuid4().hex[:8]}")
+    temporary = beside(path, SCRATCH)
     with disk_errors(path.parent, len(content), f"write {path.name}"):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -97,15 +104,21 @@ def atomic_write_json(path: str | Path, value) -> None:
     atomic_write_text(path, to_json(value, indent=2) + "\n")
 
 
+def beside(path: Path, prefix: str) -> Path:
+    """A hidden sibling of `path` that does not exist yet."""
+    return path.with_name(f"{prefix}{path.name}-{uuid.uuid4().hex[:8]}")
+
+
 @contextlib.contextmanager
-def atomic_directory(final: Path, needed_bytes: int) -> Iterator[Path]:
+def atomic_directory(final: Path, needed_bytes: int, notes: list[str] | None = None) -> Iterator[Path]:
     """Yields an empty temporary folder beside `final`; on leaving it is fsynced and takes the place of `final`.
 
     An exception removes it and leaves `final` untouched. Disk errors become UserError with the folder, the bytes needed
-    and the bytes free. The free space is looked at first, so that a hopeless write does not fill the disk.
+    and the bytes free. The free space is looked at first, so that a hopeless write does not fill the disk. A replaced
+    folder that cannot be deleted costs a line in `notes`, not the write.
     """
     final = Path(final)
-    temporary = final.with_name(f"{TEMPORARY}{final.name}-{uuid.uuid4().hex[:8]}")
+    temporary = beside(final, SCRATCH)
     with disk_errors(final.parent, needed_bytes, f"save {final.name}"):
         final.parent.mkdir(parents=True, exist_ok=True)
         if shutil.disk_usage(final.parent).free < needed_bytes:
@@ -116,45 +129,66 @@ def atomic_directory(final: Path, needed_bytes: int) -> Iterator[Path]:
             for file in temporary.iterdir():
                 fsync_file(file)
             fsync_directory(temporary)
-            _take_place(temporary, final)
+            left = _take_place(temporary, final)
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
+        if notes is not None:
+            notes.extend(left)
 
 
-def _take_place(temporary: Path, final: Path):
+def _take_place(temporary: Path, final: Path) -> list[str]:
     """Rename over `final`. A folder cannot be renamed over a full one: the old one steps aside for an instant, and
     `clean_leftovers` puts it back if the process dies in that instant."""
-    aside = final.with_name(f"{REPLACED}{final.name}")
-    if aside.exists():
-        shutil.rmtree(aside)
-    if final.exists():
-        os.rename(final, aside)
-    os.rename(temporary, final)
+    if not final.exists():
+        os.rename(temporary, final)
+        fsync_directory(final.parent)
+        return []
+    aside = beside(final, REPLACED)
+    os.rename(final, aside)
+    try:
+        os.rename(temporary, final)
+    except BaseException:
+        os.rename(aside, final)
+        raise
     fsync_directory(final.parent)
-    if aside.exists():
-        shutil.rmtree(aside)
+    return discard(aside)
+
+
+def discard(path: Path) -> list[str]:
+    """Delete a folder or file; a line when that fails. Under a scratch name first: half deleted it looks damaged."""
+    leaving = path if path.name.startswith(SCRATCH) else beside(path, SCRATCH)
+    try:
+        if leaving != path:
+            os.rename(path, leaving)
+        shutil.rmtree(leaving) if leaving.is_dir() else leaving.unlink()
+    except OSError as error:
+        left = leaving if leaving.exists() else path
+        return [f"could not delete {left} ({error.strerror or error}), it is no longer needed: delete it yourself"]
+    return []
 
 
 def clean_leftovers(folder: Path) -> list[str]:
     """Remove what killed writes left in `folder`, put a replaced folder back where its successor is missing.
 
-    Returns one line for each thing done. Only the process that owns the folder may call it.
+    Returns one line for each thing done or not possible. Only the process that owns the folder may call it.
     """
     lines = []
     if not folder.is_dir():
         return lines
     for entry in sorted(folder.iterdir()):
-        if entry.name.startswith(TEMPORARY):
-            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-            lines.append(f"removed {entry}, left by a write that was killed")
+        if entry.name.startswith(SCRATCH):
+            lines.extend(discard(entry) or [f"removed {entry}, left by a write that was killed"])
         elif entry.name.startswith(REPLACED):
-            final = entry.with_name(entry.name.removeprefix(REPLACED))
+            final = entry.with_name(entry.name.removeprefix(REPLACED).rpartition("-")[0])
             if final.exists():
-                shutil.rmtree(entry)
-            else:
+                lines.extend(discard(entry))
+                continue
+            try:
                 os.rename(entry, final)
                 lines.append(f"put {final} back, whose replacement was killed")
+            except OSError as error:
+                lines.append(f"could not put {final} back from {entry.name}: {error.strerror or error}")
     return lines
 
 

@@ -3,12 +3,12 @@
 import hashlib
 import json
 import os
-import shutil
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 from lib.errors import UserError
-from lib.files import TEMPORARY, read_json, sha256_file, to_json
+from lib.files import discard, read_json, sha256_file, to_json
 
 FORMAT = "quartet-checkpoint-1"
 MANIFEST = "manifest.json"
@@ -47,7 +47,7 @@ def _digest(manifest: dict) -> str:
 def read_manifest(path: Path) -> Manifest:
     """The manifest of a checkpoint folder. Raises UserError saying what is wrong with it."""
     file = Path(path) / MANIFEST
-    if not file.is_file():
+    if _size(file) is None:
         raise UserError(f"{path} is no checkpoint: it has no {MANIFEST}")
     content = read_json(file)
     if not isinstance(content, dict) or content.get("format") != FORMAT:
@@ -57,6 +57,24 @@ def read_manifest(path: Path) -> Manifest:
         raise UserError(f"{file} is damaged: it does not match its own digest")
     names = ("trainer", "step", "sequence", "world_size", "best", "files")
     return Manifest(Path(path), **{name: content[name] for name in names})
+
+
+def _size(file: Path) -> int | None:
+    """Bytes of a file, None without one. OSError when the disk fails: what cannot be seen is not missing."""
+    try:
+        status = os.stat(file)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+def step_folders(folder: Path) -> list[Path]:
+    """Everything that is called a checkpoint, usable or not, by step."""
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return []
+    return [Path(folder) / name for name in sorted(names) if name.startswith("step-")]
 
 
 def _digest_of(file: Path) -> str:
@@ -78,9 +96,9 @@ def verify_checkpoint(path: Path, trainer: str | None) -> Manifest:
         raise UserError(f"{path} is incomplete: its manifest does not list {missing[0]}")
     for name, expected in manifest.files.items():
         file = Path(path) / name
-        if not file.is_file():
+        size = _size(file)
+        if size is None:
             raise UserError(f"{file} is missing")
-        size = file.stat().st_size
         if size != expected["size"]:
             raise UserError(f"{file} has {size:,} bytes, its manifest says {expected['size']:,}: truncated or changed")
         if _digest_of(file) != expected["sha256"]:
@@ -91,31 +109,29 @@ def verify_checkpoint(path: Path, trainer: str | None) -> Manifest:
 def readable_manifests(folder: Path) -> list[Manifest]:
     """The readable manifests of a folder; files are not verified."""
     found = []
-    for path in sorted(folder.glob("step-*")):
+    for path in step_folders(folder):
         try:
             found.append(read_manifest(path))
-        except UserError:
+        except (UserError, OSError):
             # An unreadable one is reported where it matters, in newest_checkpoint; it is never counted or deleted here.
             continue
     return found
 
 
-def forget_old(folder: Path, keep: int) -> None:
-    """Delete all but the newest `keep` and the newest best. Those without a readable manifest are left alone."""
+def forget_old(folder: Path, keep: int) -> list[str]:
+    """Delete all but the newest `keep` and the newest best. Those without a readable manifest are left alone.
+
+    Returns one line for each that could not be deleted, which is no reason to end a run.
+    """
     ordered = sorted(readable_manifests(folder), key=lambda manifest: manifest.sequence, reverse=True)
     best = next((manifest.path for manifest in ordered if manifest.best), None)
-    for manifest in ordered[keep:]:
-        if manifest.path != best:
-            # A deletion that is killed half-way must not look like a damaged checkpoint.
-            leaving = manifest.path.with_name(f"{TEMPORARY}{manifest.path.name}")
-            os.rename(manifest.path, leaving)
-            shutil.rmtree(leaving)
+    return [line for manifest in ordered[keep:] if manifest.path != best for line in discard(manifest.path)]
 
 
 def newest_checkpoint(folder: Path, trainer: str) -> tuple[Manifest | None, list[str]]:
-    """(newest that verifies or None, one line for each newer one that does not)."""
+    """(newest that verifies or None, one line for each newer one that does not). OSError when the disk fails."""
     readable, reasons = {}, []
-    for path in sorted(folder.glob("step-*"), reverse=True):
+    for path in reversed(step_folders(folder)):
         try:
             manifest = read_manifest(path)
             readable[manifest.sequence] = manifest

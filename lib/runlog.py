@@ -48,6 +48,7 @@ class RunLog:
     def __enter__(self) -> "RunLog":
         self._start_s, self._start_cpu_s = time.monotonic(), time.process_time()
         if not self.main:
+            self.run.log = self
             return self
         self.run.write_description()
         self._wall_before_s, self._cpu_before_s = 0.0, 0.0
@@ -61,9 +62,12 @@ class RunLog:
             self.bar = tqdm(total=self.total_steps, initial=self.step, unit="step", dynamic_ncols=True, file=sys.stderr)
         for text in [*getattr(self.acc, "launch_notes", []), *self.run.notes]:
             self._write_row({"note": text})
+        # From here on `run.note` comes here.
+        self.run.log = self
         return self
 
     def __exit__(self, *_) -> None:
+        self.run.log = None
         if self.bar is not None:
             self.bar.close()
         for tracker in self._trackers:

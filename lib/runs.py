@@ -1,38 +1,36 @@
 """Run directories: numbering, ownership and what was asked. `lib.checkpoint` re-exports the public names."""
 
-import atexit
 import contextlib
-import errno
-import fcntl
 import json
-import os
 import re
 import shlex
-import socket
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
 
 from accelerate import Accelerator
 
 from lib.args import config_dict
 from lib.distributed import broadcast_value, main_only_first
 from lib.errors import UserError
-from lib.files import atomic_write_json, clean_leftovers, disk_errors, read_json, to_json
+from lib.files import REPLACED, SCRATCH, atomic_write_json, clean_leftovers, disk_errors, read_json, to_json
 from lib.launch import environment_facts
 from lib.manifests import newest_checkpoint
+from lib.runlock import RunLock
 from lib.training_state import refuse_unsaveable
 
 RUNS = "runs"
-LOCK_WAIT_S = 5.0
 # What may differ between a run and its continuation without a word.
 FREE_OPTIONS = {
     *("resume", "output_dir", "max_steps", "max_minutes", "report_to", "dist_timeout", "keep_checkpoints", "dry_run"),
     *("save_every", "config"),
 }
+# What a folder without environment.json may hold: the traces of a start that was killed, and of the shell.
+HARMLESS = ("run.lock", "checkpoints")
+HARMLESS_ENDINGS = (".log", ".out")
+NEW_FOLDER = "nothing was touched; give --output_dir a new or an empty folder"
 
 
 def on_main(acc: Accelerator, action: Callable[[], object]):
@@ -52,8 +50,8 @@ def on_main(acc: Accelerator, action: Callable[[], object]):
 class RunDirectory:
     """One run's folder. `resumed_step` is None for a run that starts from nothing.
 
-    `notes` are the lines printed so far about the run itself; RunLog copies them to metrics.jsonl. `description` is what
-    config.json and environment.json are still to hold.
+    `notes` are the lines printed so far about the run itself; RunLog copies them to metrics.jsonl. `description` is
+    what config.json and environment.json are still to hold. While a RunLog is open it is `log`.
     """
 
     path: Path
@@ -61,8 +59,9 @@ class RunDirectory:
     resumed_from: Path | None = None
     resumed_step: int | None = None
     notes: list[str] = field(default_factory=list)
-    lock: "RunLock | None" = None
+    lock: RunLock | None = None
     description: dict[str, dict] = field(default_factory=dict)
+    log: object | None = None
 
     @property
     def checkpoints(self) -> Path:
@@ -76,8 +75,9 @@ class RunDirectory:
         Those of a run that is continued are left alone until RunLog starts: the checkpoint may still be refused.
 
         Without `config.output_dir` it is runs/<trainer>/run<N> with the next free N, or, with `--resume`, the run to
-        continue. Collective. Raises UserError when the folder holds another run, is in use or cannot be written, and
-        when checkpoints are wanted (`--save_every` is not 0) that this way of sharding cannot save.
+        continue. Collective. Raises UserError when the folder holds another run or somebody's own files, is in use or
+        cannot be written, and when checkpoints are wanted (`--save_every` is not 0) that this way of sharding cannot
+        save.
         """
         if config.save_every != 0:
             refuse_unsaveable(acc)
@@ -90,12 +90,18 @@ class RunDirectory:
             run.path = _choose(config, trainer, run.notes)
             run.lock = RunLock(run.path / "run.lock")
             run.notes.extend(run.lock.acquire())
-            for folder in (run.path, run.checkpoints):
-                run.notes.extend(clean_leftovers(folder))
-            run.description, notes = _describe(run.path, config, trainer, facts)
-            run.notes.extend(notes)
-            if not holds_run(run.path):
-                run.write_description()
+            try:
+                # Another launch may have had the folder, trained and left since it was looked at.
+                _refuse_other_run(run.path, config, trainer)
+                for folder in (run.path, run.checkpoints):
+                    run.notes.extend(clean_leftovers(folder))
+                run.description, notes = _describe(run.path, config, trainer, facts)
+                run.notes.extend(notes)
+                if not holds_run(run.path):
+                    run.write_description()
+            except BaseException:
+                run.close()
+                raise
             return str(run.path), run.notes
 
         path, notes = on_main(acc, prepare)
@@ -111,9 +117,12 @@ class RunDirectory:
             atomic_write_json(self.path / name, content)
 
     def note(self, acc: Accelerator, text: str) -> None:
-        """One log line on the main process, kept for metrics.jsonl."""
+        """One log line on the main process, also for metrics.jsonl."""
         self.notes.append(text)
-        acc.print(text, flush=True)
+        if self.log is not None:
+            self.log.note(text)
+        else:
+            acc.print(text, flush=True)
 
     def close(self) -> None:
         """Give the folder free for another process. Also done when the process ends, however it ends."""
@@ -155,7 +164,7 @@ def _choose(config, trainer: str, notes: list[str]) -> Path:
         _refuse_other_run(path, config, trainer)
         return path
     if resume == "auto":
-        found = _newest_run(trainer)
+        found = _newest_run(trainer, notes)
         if found is not None:
             return found
         notes.append(f"--resume auto: no run with a checkpoint in {Path(RUNS, trainer)}, starting a new one")
@@ -169,16 +178,21 @@ def _choose(config, trainer: str, notes: list[str]) -> Path:
 
 def _refuse_other_run(path: Path, config, trainer: str) -> None:
     described = path / "environment.json"
-    owner = read_json(described).get("trainer", trainer) if described.is_file() else trainer
+    content = read_json(described) if described.is_file() else {"trainer": trainer}
+    if not isinstance(content, dict) or "trainer" not in content:
+        raise UserError(f"{path} holds files that are not of a run, environment.json among them: {NEW_FOLDER}")
+    owner = content["trainer"]
     if owner != trainer and holds_run(path):
         raise UserError(f"{path} holds a run of {owner}, this is {trainer}: give another --output_dir")
-    if not holds_run(path):
-        return
-    if not config.resume:
+    if holds_run(path) and not config.resume:
         raise UserError(
             f"{path} holds a run already, nothing was touched: add --resume auto to continue it, or give another"
             " --output_dir"
         )
+    if not described.is_file():
+        _refuse_foreign_files(path)
+    if not holds_run(path):
+        return
     home = None if config.resume == "auto" else run_of(config.resume)
     if home is not None and home.resolve() != path.resolve():
         raise UserError(
@@ -187,13 +201,23 @@ def _refuse_other_run(path: Path, config, trainer: str) -> None:
         )
 
 
-def _newest_run(trainer: str) -> Path | None:
-    """The run whose newest verifying checkpoint was written last. Full verification follows in find_checkpoint."""
+def _refuse_foreign_files(path: Path) -> None:
+    """Our names (config.json, export, plots) in a folder that we have not made are somebody's own."""
+    for entry in sorted(path.iterdir()):
+        ours = entry.name in HARMLESS or entry.name.startswith((SCRATCH, REPLACED))
+        if not ours and entry.suffix not in HARMLESS_ENDINGS:
+            raise UserError(f"{path} holds files that are not of a run, {entry.name} among them: {NEW_FOLDER}")
+
+
+def _newest_run(trainer: str, notes: list[str]) -> Path | None:
+    """The run with the highest number that has a checkpoint that verifies; `notes` says why higher ones do not."""
     numbered = sorted(_numbered(Path(RUNS, trainer)), reverse=True)
     for number in numbered:
         path = Path(RUNS, trainer, f"run{number}")
-        if newest_checkpoint(path / "checkpoints", trainer)[0] is not None:
+        manifest, reasons = newest_checkpoint(path / "checkpoints", trainer)
+        if manifest is not None:
             return path
+        notes.extend(f"skipped {path}: {reason}" for reason in reasons)
     return None
 
 
@@ -238,86 +262,3 @@ def _describe(path: Path, config, trainer: str, facts: dict) -> tuple[dict[str, 
             notes.append(f"resumed with other options than before: {', '.join(changed)}")
     environment = {"trainer": trainer, "command": shlex.join(sys.argv), "started_unix_s": time.time(), **facts}
     return {"config.json": asked, "environment.json": environment}, notes
-
-
-class RunLock:
-    """One process per run directory. The kernel holds the lock and drops it when the process dies, however it dies.
-
-    A POSIX record lock: forked data workers do not inherit it, network file systems pass it on. The file's text
-    (process and host) is for messages: text that stays behind means that the former owner was killed.
-    """
-
-    # Record locks do not exclude the process that holds them: it keeps its own list.
-    held: ClassVar[dict[Path, "RunLock"]] = {}
-
-    def __init__(self, path: Path):
-        self.path = path.absolute()
-        self.descriptor: int | None = None
-        self.process = os.getpid()
-
-    def acquire(self, wait_s: float | None = None) -> list[str]:
-        """Returns a line when the lock of a killed process is taken over. Raises UserError when the run is in use.
-
-        A killed owner may take a moment to disappear, hence the wait.
-        """
-        if self.path in RunLock.held:
-            raise UserError(f"{self.path.parent} is in use by this very process: close its RunDirectory first")
-        with disk_errors(self.path.parent, 0, "lock the run"):
-            self.descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        until = time.monotonic() + (LOCK_WAIT_S if wait_s is None else wait_s)
-        while not self._try():
-            if time.monotonic() >= until:
-                owner = self._owner()
-                os.close(self.descriptor)
-                self.descriptor = None
-                raise UserError(
-                    f"{self.path.parent} is in use by process {owner.get('pid')} on {owner.get('host')}: wait for it,"
-                    " stop it, or give another --output_dir"
-                )
-            time.sleep(0.1)
-        owner = self._owner()
-        self._write({"pid": os.getpid(), "host": socket.gethostname(), "started_unix_s": int(time.time())})
-        RunLock.held[self.path] = self
-        atexit.register(self.release)
-        if not owner:
-            return []
-        return [f"took over {self.path.parent} from process {owner.get('pid')} on {owner.get('host')}, which is gone"]
-
-    def release(self) -> None:
-        """Empty and unlock; without effect when not held, or in a forked child."""
-        if self.descriptor is None or os.getpid() != self.process:
-            return
-        RunLock.held.pop(self.path, None)
-        # The run directory may have been deleted meanwhile: the descriptor still works.
-        self._write(None)
-        os.close(self.descriptor)
-        self.descriptor = None
-        atexit.unregister(self.release)
-
-    def _try(self) -> bool:
-        try:
-            fcntl.lockf(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in (errno.EACCES, errno.EAGAIN):
-                return False
-            if error.errno in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
-                return not self._owner_lives()
-            raise
-        return True
-
-    def _owner_lives(self) -> bool:
-        """For file systems without locks: whether the process named in the file exists on this host."""
-        owner = self._owner()
-        return owner.get("host") == socket.gethostname() and Path("/proc", str(owner.get("pid"))).exists()
-
-    def _owner(self) -> dict:
-        text = os.pread(self.descriptor, 4096, 0).decode("utf-8", "replace")
-        try:
-            return json.loads(text) if text.strip() else {}
-        except ValueError:
-            return {"pid": "unknown", "host": "an unknown host"}
-
-    def _write(self, owner: dict | None) -> None:
-        os.ftruncate(self.descriptor, 0)
-        if owner is not None:
-            os.pwrite(self.descriptor, json.dumps(owner).encode(), 0)

@@ -1,5 +1,8 @@
 """Checkpoints: exact resume, which are kept and found, damage of every kind, exports, two processes."""
 
+import builtins
+import errno
+import io
 import json
 import math
 import os
@@ -243,14 +246,33 @@ def test_a_manifest_that_is_not_an_object(acc, saved):
     )
 
 
-def test_all_damaged(acc, saved, capsys):
+def test_all_damaged(acc, saved):
     for path in saved.checkpoints.iterdir():
         damage(path, "state.json", "flip")
-    assert find_checkpoint(acc, saved, "auto") is None
-    text = capsys.readouterr().out
-    assert text.count("skipped checkpoint") == 2 and "starting from step 0" in text
+    message = refused(lambda: find_checkpoint(acc, saved, "auto"))
+    assert message.count("is corrupted") == 2 and "move these folders away" in message
+    assert saved.resumed_step is None
     message = refused(lambda: find_checkpoint(acc, saved, str(saved.path)))
     assert "no usable checkpoint" in message and message.count("corrupted") == 2
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "model.safetensors"])
+@pytest.mark.parametrize("call", ["stat", "open"])
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE])
+def test_a_disk_that_fails_is_not_a_damaged_checkpoint(acc, saved, monkeypatch, name, call, number):
+    owner = os if call == "stat" else io if name == "manifest.json" else builtins
+    real = getattr(owner, call)
+
+    def fail(path, *args, **kwargs):
+        if str(path).endswith(f"step-00000002/{name}"):
+            raise OSError(number, os.strerror(number), str(path))
+        return real(path, *args, **kwargs)
+
+    monkeypatch.setattr(manifests, "_digests", {})
+    monkeypatch.setattr(owner, call, fail)
+    with pytest.raises(OSError, match=name) as caught:
+        find_checkpoint(acc, saved, "auto")
+    assert caught.value.errno == number
 
 
 def test_a_run_or_its_checkpoints_folder_stands_for_its_newest(acc, saved):

@@ -22,17 +22,19 @@ from lib.checkpoint import (
     save_checkpoint,
 )
 
+PLACES = ("first tensors", "second tensors", "wrapped", "text", "mkdir", "fsync", "rename")
+
 
 @pytest.mark.parametrize(
-    ("number", "words"),
-    [
-        (errno.ENOSPC, "no space left"),
-        (errno.EROFS, "read-only"),
-        (errno.EACCES, "no permission"),
-        (errno.EDQUOT, "quota"),
+    ("number", "words", "where"),
+    [(errno.ENOSPC, "no space left", where) for where in PLACES]
+    + [
+        (errno.EROFS, "read-only", "text"),
+        (errno.EACCES, "no permission", "mkdir"),
+        (errno.EDQUOT, "quota", "first tensors"),
+        (errno.EDQUOT, "quota", "wrapped"),
     ],
 )
-@pytest.mark.parametrize("where", ["first tensors", "second tensors", "wrapped", "text", "mkdir", "fsync", "rename"])
 def test_disk_errors_leave_the_old_one(acc, saved, monkeypatch, number, words, where):
     model, optimizer = build()
     before = {path: path.read_bytes() for path in saved.checkpoints.rglob("*") if path.is_file()}
@@ -199,14 +201,50 @@ def test_a_kill_leaves_the_old_or_the_new(acc, saved, step):
 
 def test_leftovers_of_killed_saves_are_cleaned_when_the_run_is_opened(acc, saved, capsys):
     saved.close()
-    (saved.checkpoints / ".tmp-step-00000009-abc").mkdir()
-    (saved.checkpoints / ".tmp-step-00000009-abc" / "model.safetensors").write_bytes(b"half")
-    (saved.path / ".tmp-config.json-abc").write_text("{")
-    (saved.checkpoints / "step-00000002").rename(saved.checkpoints / ".old-step-00000002")
+    (saved.checkpoints / ".quartet-tmp-step-00000009-abc").mkdir()
+    (saved.checkpoints / ".quartet-tmp-step-00000009-abc" / "model.safetensors").write_bytes(b"half")
+    (saved.path / ".quartet-tmp-config.json-abc").write_text("{")
+    (saved.checkpoints / "step-00000002").rename(saved.checkpoints / ".quartet-old-step-00000002-0011aabb")
     config = Config(output_dir=str(saved.path), resume="auto")
     again = RunDirectory.create(acc, config, "tester")
     assert steps_of(again) == [1, 2]
-    assert not list(saved.path.glob(".tmp-*"))
+    assert not list(saved.path.rglob(".quartet-*"))
     text = capsys.readouterr().out
     assert text.count("left by a write that was killed") == 2 and "put" in text and "step-00000002 back" in text
+    again.close()
+
+
+def test_a_replacement_that_fails_half_way_puts_the_old_one_back(acc, saved, monkeypatch):
+    model, optimizer = build()
+    real, calls = os.rename, []
+
+    def second_fails(source, target):
+        calls.append(target)
+        if len(calls) == 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(source, target)
+
+    monkeypatch.setattr(os, "rename", second_fails)
+    message = refused(lambda: save_checkpoint(acc, saved, 2, model=model, optimizer=optimizer, state={}, keep=5))
+    assert "no space left" in message and len(calls) == 3
+    assert sorted(path.name for path in saved.checkpoints.iterdir()) == ["step-00000001", "step-00000002"]
+    assert find_checkpoint(acc, saved, "auto").name == "step-00000002"
+
+
+def test_an_old_folder_that_cannot_be_deleted_ends_neither_training_nor_a_resume(acc, saved, monkeypatch, capsys):
+    def forbidden(path, *_, **__):
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), str(path))
+
+    monkeypatch.setattr(files.shutil, "rmtree", forbidden)
+    model, optimizer = build()
+    for _ in range(2):
+        # Pushes step 1 out and then replaces itself.
+        save_checkpoint(acc, saved, 3, model=model, optimizer=optimizer, state={}, keep=2)
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("could not delete")]
+    assert len(lines) == 2 and "step-00000001" in lines[0] and "step-00000003" in lines[1]
+    assert all(line in saved.notes and "busy" in line for line in lines)
+    saved.close()
+    again = RunDirectory.create(acc, Config(output_dir=str(saved.path), resume="auto"), "tester")
+    assert capsys.readouterr().out.count("could not delete") == 2
+    assert find_checkpoint(acc, again, "auto").name == "step-00000003"
     again.close()

@@ -88,6 +88,29 @@ def test_notes_of_launch_and_run_reach_the_metrics(acc, open_run, monkeypatch):
         assert [row["note"] for row in rows_of(log)] == ["precision fp32", "took over"]
 
 
+def test_notes_of_the_run_reach_an_open_log(acc, open_run, capsys):
+    run = open_run()
+    with RunLog(acc, run, Config(report_to="none"), None, "rows") as log:
+        run.note(acc, "could not delete")
+        assert [row["note"] for row in rows_of(log)] == ["could not delete"]
+    run.note(acc, "afterwards")
+    assert capsys.readouterr().out.splitlines() == ["could not delete", "afterwards"]
+    assert len(rows_of(log)) == 1
+
+
+def test_a_continued_run_is_described_when_the_log_opens(acc, saved):
+    saved.close()
+    described = [saved.path / name for name in ("config.json", "environment.json")]
+    before = [file.read_bytes() for file in described]
+    config = Config(output_dir=str(saved.path), resume="auto", seed=24)
+    run = RunDirectory.create(acc, config, "tester")
+    assert [file.read_bytes() for file in described] == before
+    with RunLog(acc, run, Config(report_to="none"), None, "rows"):
+        assert json.loads(described[0].read_text())["seed"] == 24
+        assert described[1].read_bytes() != before[1]
+    run.close()
+
+
 def test_other_processes_write_nothing(acc, open_run, monkeypatch, capsys):
     run = open_run()
     monkeypatch.setattr(type(acc), "is_main_process", property(lambda self: False))

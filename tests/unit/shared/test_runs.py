@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 from checkpoint_samples import Config, build, damage, in_child, refused
 
-from lib import runs
+from lib import runlock
 from lib.checkpoint import (
     RunDirectory,
     StopSignals,
     find_checkpoint,
     save_checkpoint,
 )
+from lib.runlock import RunLock
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -80,8 +81,8 @@ def test_resume_auto_takes_the_newest_run_with_a_usable_checkpoint(acc, tmp_path
     assert RunDirectory.create(acc, Config(resume="auto"), "tester").path == Path("runs/tester/run2")
 
 
-def RunLockOf(path: str) -> runs.RunLock:
-    return runs.RunLock.held[Path(path).absolute() / "run.lock"]
+def RunLockOf(path: str) -> RunLock:
+    return RunLock.held[Path(path).absolute() / "run.lock"]
 
 
 def test_an_explicit_path_continues_in_its_run_or_forks(acc, saved, tmp_path, monkeypatch):
@@ -110,22 +111,25 @@ def test_changed_options_are_named_when_a_run_is_continued(acc, saved, capsys):
     again.close()
 
 
+# What RunLock does, without its imports.
 OWNER = """
-import sys, time
-from lib.runs import RunLock
-from pathlib import Path
-print(RunLock(Path(sys.argv[1])).acquire(), flush=True)
+import fcntl, json, os, socket, sys, time
+file = open(sys.argv[1], "r+")
+fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+file.write(json.dumps({"pid": os.getpid(), "host": socket.gethostname()}))
+file.flush()
+print("locked", flush=True)
 time.sleep(60)
 """
 
 
 def test_a_run_in_use_is_refused_and_a_killed_owner_replaced(acc, saved, capsys, monkeypatch):
     saved.close()
-    monkeypatch.setattr(runs, "LOCK_WAIT_S", 0.2)
+    monkeypatch.setattr(runlock, "LOCK_WAIT_S", 0.2)
     command = [sys.executable, "-c", OWNER, str(saved.path / "run.lock")]
     owner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     try:
-        assert owner.stdout.readline() == "[]\n"
+        assert owner.stdout.readline() == "locked\n"
         config = Config(output_dir=str(saved.path), resume="auto")
         before = (saved.path / "config.json").read_bytes()
         start = time.monotonic()
@@ -152,14 +156,77 @@ def test_file_systems_without_locks_fall_back_on_the_process_number(tmp_path, mo
     def unsupported(*_):
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(runs.fcntl, "lockf", unsupported)
+    monkeypatch.setattr(runlock.fcntl, "lockf", unsupported)
     owner = {"pid": os.getpid(), "host": socket.gethostname()}
     (tmp_path / "run.lock").write_text(json.dumps(owner))
-    assert "in use by process" in refused(lambda: runs.RunLock(tmp_path / "run.lock").acquire(wait_s=0))
+    assert "in use by process" in refused(lambda: RunLock(tmp_path / "run.lock").acquire(wait_s=0))
     (tmp_path / "run.lock").write_text(json.dumps({**owner, "pid": 2**22 + 1}))
-    lock = runs.RunLock(tmp_path / "run.lock")
+    lock = RunLock(tmp_path / "run.lock")
     assert "which is gone" in lock.acquire(wait_s=0)[0]
     lock.release()
+    # A process of another host cannot be looked for.
+    (tmp_path / "run.lock").write_text(json.dumps({"pid": 1, "host": "elsewhere"}))
+    message = refused(lambda: RunLock(tmp_path / "run.lock").acquire(wait_s=0))
+    assert "process 1 on elsewhere" in message and "cannot tell whether it lives; delete run.lock" in message
+    assert json.loads((tmp_path / "run.lock").read_text())["host"] == "elsewhere"
+
+
+def test_a_folder_of_the_user_is_refused_and_left_as_it_is(acc, tmp_path):
+    home = tmp_path / "home"
+    (home / ".old-thesis").mkdir(parents=True)
+    (home / ".tmp-notes").write_text("mine")
+    (home / "config.json").write_text('{"mine": true}')
+    for resume in (None, "auto"):
+        config = Config(output_dir=str(home), resume=resume)
+        message = refused(lambda config=config: RunDirectory.create(acc, config, "tester"))
+        assert "files that are not of a run" in message and "nothing was touched" in message
+    (home / "environment.json").write_text('{"name": "conda"}')
+    message = refused(lambda: RunDirectory.create(acc, Config(output_dir=str(home)), "tester"))
+    assert "environment.json among them" in message
+    names = {".old-thesis", ".tmp-notes", "config.json", "environment.json"}
+    assert {path.name for path in home.iterdir()} == names
+    assert (home / "config.json").read_text() == '{"mine": true}'
+
+
+def test_traces_of_a_killed_start_and_a_log_are_no_obstacle(acc, tmp_path):
+    home = tmp_path / "home"
+    (home / "checkpoints").mkdir(parents=True)
+    for name in ("run.lock", ".quartet-tmp-environment.json-0011aabb", "slurm-7.out", "start.log"):
+        (home / name).touch()
+    run = RunDirectory.create(acc, Config(output_dir=str(home)), "tester")
+    assert {path.name for path in home.iterdir()} == {
+        *("checkpoints", "run.lock", "slurm-7.out", "start.log", "config.json", "environment.json")
+    }
+    run.close()
+
+
+def test_a_run_that_appeared_while_the_lock_was_awaited_is_refused(acc, tmp_path, monkeypatch):
+    real = RunLock.acquire
+
+    def late(lock, wait_s=None):
+        lock.path.with_name("metrics.jsonl").write_text('{"step": 1}\n')
+        lock.path.with_name("environment.json").write_text('{"trainer": "tester"}')
+        return real(lock, wait_s)
+
+    monkeypatch.setattr(RunLock, "acquire", late)
+    config = Config(output_dir=str(tmp_path / "run"))
+    assert "holds a run already" in refused(lambda: RunDirectory.create(acc, config, "tester"))
+    assert not (tmp_path / "run" / "config.json").exists()
+    assert not [path for path in RunLock.held if tmp_path in path.parents]
+
+
+def test_auto_says_why_a_run_was_passed_over(acc, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    model, optimizer = build()
+    for step in (1, 2):
+        run = RunDirectory.create(acc, Config(), "tester")
+        save_checkpoint(acc, run, step, model=model, optimizer=optimizer, state={}, keep=1)
+        run.close()
+    damage(Path("runs/tester/run2/checkpoints/step-00000002"), "model.safetensors", "flip")
+    run = RunDirectory.create(acc, Config(resume="auto"), "tester")
+    line = next(note for note in run.notes if note.startswith("skipped runs/tester/run2"))
+    assert run.path.name == "run1" and "is corrupted" in line and line in capsys.readouterr().out
+    run.close()
 
 
 def test_stop_signals():
