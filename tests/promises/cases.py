@@ -1,4 +1,4 @@
-"""Every trainer that the promise suite is run for: a further one joins by its own `<name>_case.py` and one entry here."""
+"""Every trainer that the promise suite is run for; a further one joins by its `<name>_case.py` and one entry here."""
 
 from protein_case import PROTEIN
 

@@ -25,17 +25,21 @@ def stages(tmp_path_factory):
 
         def get(case) -> Stage:
             if case.name not in made:
-                folder = tmp_path_factory.mktemp(case.name)
-                for name in ("data", "scratch", "work"):
-                    (folder / name).mkdir()
-                places = [*SHARED, *filter(None, [os.environ.get("PYTHONPATH")])]
-                environ = launching.environment(folder / "home", PYTHONPATH=os.pathsep.join(places))
-                flags = case.make_data(folder / "data")
-                warm = stack.enter_context(Warm(case.script, environ, folder / "scratch"))
-                made[case.name] = Stage(case, folder / "work", folder / "data", flags, warm, environ)
-            return made[case.name]
+                made[case.name] = None
+                made[case.name] = make_stage(case, tmp_path_factory.mktemp(case.name), stack)
+            return made[case.name] or pytest.fail(f"{case.name}: the warm process or the data could not be made")
 
         yield get
+
+
+def make_stage(case, folder: Path, stack: contextlib.ExitStack) -> Stage:
+    for name in ("data", "scratch", "work"):
+        (folder / name).mkdir()
+    places = [*SHARED, *filter(None, [os.environ.get("PYTHONPATH")])]
+    environ = launching.environment(folder / "home", PYTHONPATH=os.pathsep.join(places))
+    flags = case.make_data(folder / "data")
+    warm = stack.enter_context(Warm(case.script, environ, folder / "scratch"))
+    return Stage(case, folder / "work", folder / "data", flags, warm, environ)
 
 
 # Not of session scope: pytest would set it up anew for every row of a table that names the trainer.

@@ -30,7 +30,7 @@ class Stage:
     data_flags: list[str]
     warm: Warm
     environ: dict[str, str]
-    outcomes: dict[str, "Outcome"] = field(default_factory=dict)
+    outcomes: dict[str, "Outcome | None"] = field(default_factory=dict)
 
     def argv(self, run: Path | None, *extra: str, good_data: bool = True) -> list[str]:
         """The trainer's arguments; later flags win. `extra` holds command line text."""
@@ -58,9 +58,11 @@ class Stage:
     def once(self, name: str, perform: Callable[[Path], Ended]) -> "Outcome":
         """What `perform(run directory)` gives, kept for the session; it must end well and say nothing on stderr."""
         if name not in self.outcomes:
+            self.outcomes[name] = None
             ended = perform(self.folder / name)
             assert ended.code == 0 and ended.stderr == "", ended.stderr
             self.outcomes[name] = Outcome(self.folder / name, self.case)
+        assert self.outcomes[name], f"the run {name} did not end well, see the first test that failed"
         return self.outcomes[name]
 
     def outcome(self, run: Path) -> "Outcome":

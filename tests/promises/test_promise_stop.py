@@ -64,7 +64,7 @@ def test_sigterm_to_the_launcher(stage, pair):
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 6])
 def test_sigterm_during_an_evaluation(stage, alone, count):
-    """No evaluation is lost or done twice: the best weights, which are taken at the end, do not depend on the signal."""
+    """No evaluation is lost or done twice: the best weights, taken at the end, do not depend on the signal."""
     run = stage.folder / f"interrupted_{count}"
     ended = stage.alone(run, probe=(stage.case.interrupt, count)).finish()
     assert ended.code == 0 and ended.stderr == "", ended.stderr
