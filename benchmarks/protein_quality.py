@@ -5,7 +5,7 @@
     OMP_NUM_THREADS=1 python benchmarks/protein_quality.py synthetic                                    120 CPU-s
 
 Runs scripts/train_protein.py as a user would, one process, one thread, and reads its results.json. The budget counts
-the CPU seconds of the optimiser steps (batches included); reading, evaluation and saving are not counted. Writes
+the CPU seconds of the training loop; reading, evaluation and saving are not counted. Writes
 results/protein_quality_<mode>.json with every run's figures and its learning curve.
 """
 
@@ -83,9 +83,18 @@ def main() -> None:
         for seed in range(args.seeds or MODES[args.mode]["seeds"]):
             results, rows = train(args, seed, Path(folder))
             runs.append(results)
-            names = ("step", "train_cpu_s", "loss", "val_loss_any_order")
-            kept = [{name: row[name] for name in names if name in row} for row in rows if "loss" in row]
-            curves.append(kept[:: max(len(kept) // 60, 1)])
+            names = ("step", "train_cpu_s", "loss")
+            losses = [{name: row[name] for name in names if name in row} for row in rows if "loss" in row]
+            curves.append(
+                {
+                    "training": losses[:: max(len(losses) // 60, 1)],
+                    "validation": [
+                        {"step": row["step"], "val_loss_any_order": row["val_loss_any_order"]}
+                        for row in rows
+                        if "val_loss_any_order" in row
+                    ],
+                }
+            )
     figures = figures_of(args.mode, runs)
     settings = {"recipe": [*RECIPE, *MODES[args.mode]["extra"], *args.extra.split()]}
     settings["cpu_minutes"] = args.minutes or MODES[args.mode]["minutes"]

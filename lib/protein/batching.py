@@ -17,6 +17,7 @@ from lib.errors import UserError
 from lib.protein.cache_format import Block
 from lib.protein.cache_store import assemble
 from lib.protein.split import Unit
+from lib.protein.twins import twin_ids
 from lib.seeds import derive, numpy_generator
 
 
@@ -142,7 +143,8 @@ def unit_arrays(chains: Sequence[tuple[Block, int]], crop: Crop | None = None) -
 
     coordinates float32 (residues, 4, 3) in angstrom, absent atoms 0; present uint8 (residues,) bits 0..3 = N, CA, C, O;
     aa uint8 (residues,); chain int16 (residues,) index in the unit; position int32 (residues,) index along the chain
-    from 0 (a crop leaves jumps); confidence uint8 (residues,).
+    from 0 (a crop leaves jumps); confidence uint8 (residues,); twin int32 (residues,) equal for copies of a residue in
+    identical chains.
     """
     lengths = [int(block.lengths[row]) for block, row in chains]
     arrays = {
@@ -152,6 +154,7 @@ def unit_arrays(chains: Sequence[tuple[Block, int]], crop: Crop | None = None) -
         "chain": np.repeat(np.arange(len(chains), dtype=np.int16), lengths),
         "position": np.concatenate([np.arange(length, dtype=np.int32) for length in lengths]),
         "confidence": np.concatenate([block.confidence(row) for block, row in chains]),
+        "twin": twin_ids([(block.numbers(row), block.aa(row)) for block, row in chains]),
     }
     if crop is None or crop.length >= sum(lengths):
         return arrays

@@ -55,7 +55,7 @@ def training_batch(
     for draw in draws:
         unit = load_unit(store, draw.unit, draw.crop)
         may = scorable(unit["aa"], unpack_present(unit["present"]))
-        order, target = objective.draw(may, unit["coordinates"][:, 1], seed, epoch, draw.unit.name)
+        order, target = objective.draw(may, unit["coordinates"][:, 1], unit["twin"], seed, epoch, draw.unit.name)
         if backbone_noise > 0:
             generator = numpy_generator(seed, "noise", epoch, draw.unit.name)
             noise = generator.standard_normal(unit["coordinates"].shape, dtype=np.float32)

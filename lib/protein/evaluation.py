@@ -131,7 +131,13 @@ def score_units(
         batch = flat_batch([unit.name for unit in group], arrays).to(device)
         with autocast():
             encoded = model.encode(model.graph(batch))
-            logits = {metric: _metric_logits(model, encoded, batch, metric, group, may, seed) for metric in metrics}
+            logits = {}
+            for metric in metrics:
+                draws = [
+                    validation_draws(metric, ok, unit["twin"], seed, name)
+                    for ok, unit, name in zip(may, arrays, batch.names, strict=True)
+                ]
+                logits[metric] = _metric_logits(model, encoded, batch, draws)
         start = 0
         for unit, values, ok in zip(group, arrays, may, strict=True):
             own = {metric: values_of[start : start + len(ok)] for metric, values_of in logits.items()}
@@ -143,9 +149,11 @@ def score_units(
     return scores
 
 
-def _metric_logits(model, encoded, batch, metric: str, group, may, seed: int) -> torch.Tensor:
-    """Logits (residues, 20) float32 on the CPU, each scorable residue from the draw in which it is a target."""
-    draws = [validation_draws(metric, ok, seed, unit.name) for ok, unit in zip(may, group, strict=True)]
+def _metric_logits(model, encoded, batch, draws: list[list]) -> torch.Tensor:
+    """Logits (residues, 20) float32 on the CPU, each scorable residue from the draw in which it is a target.
+
+    draws: of each unit, as `validation_draws` gives them.
+    """
     logits = torch.zeros(batch.residues, CLASSES)
     for drawn in zip(*draws, strict=True):
         order = torch.from_numpy(np.concatenate([order for order, _ in drawn])).to(batch.aa.device)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lib.errors import UserError
+from lib.protein.twins import first_copies
 from lib.seeds import numpy_generator
 
 OBJECTIVES = ("masked", "any_order", "one_shot", "both")
@@ -39,14 +40,18 @@ class Objective:
         if not 0.0 <= self.one_shot_share <= 1.0:
             raise UserError(f"--one_shot_share {self.one_shot_share} is not a share: expected 0 to 1")
 
-    def draw(self, scorable: np.ndarray, ca: np.ndarray, *seed_names) -> tuple[np.ndarray, np.ndarray]:
+    def draw(
+        self, scorable: np.ndarray, ca: np.ndarray, twin: np.ndarray, *seed_names
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Visibility order float32 (residues,) and targets bool (residues,) of one unit.
 
         Args:
             scorable: (residues,) bool, residues that may be targets. ca: (residues, 3) angstrom, for spatial blocks.
+            twin: (residues,) equal for the copies of a residue in identical chains, which share their place in the order.
             seed_names: seed first, then what makes the draw unique (epoch, unit name).
         """
         generator = numpy_generator(seed_names[0], "visibility", *seed_names[1:])
+        first = first_copies(twin)
         kind = self.objective
         if generator.random() < self.one_shot_share:
             kind = "one_shot"
@@ -55,11 +60,11 @@ class Objective:
         if kind == "one_shot":
             return np.zeros(len(scorable), np.float32), scorable
         if kind == "any_order":
-            return any_order(len(scorable), generator), scorable
-        masked = self._mask(scorable, ca, generator)
+            return any_order(len(scorable), generator)[first], scorable
+        masked = self._mask(scorable, ca, first, generator)
         return masked.astype(np.float32), masked & scorable
 
-    def _mask(self, scorable: np.ndarray, ca: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    def _mask(self, scorable, ca, first, generator: np.random.Generator) -> np.ndarray:
         """Masked residues bool (residues,), at least one of them scorable where any is."""
         ratio = self.mask_ratio
         if self.mask_schedule == "uniform":
@@ -78,9 +83,9 @@ class Objective:
         else:
             masked = np.zeros(count, bool)
             masked[generator.permutation(count)[:wanted]] = True
-        if scorable.any() and not (masked & scorable).any():
-            masked[generator.choice(np.flatnonzero(scorable))] = True
-        return masked
+        if scorable.any() and not (masked[first] & scorable).any():
+            masked[first[generator.choice(np.flatnonzero(scorable))]] = True
+        return masked[first]
 
 
 def any_order(count: int, generator: np.random.Generator) -> np.ndarray:
@@ -98,20 +103,24 @@ def span_mask(count: int, wanted: int, generator: np.random.Generator) -> np.nda
     return masked
 
 
-def validation_draws(metric: str, scorable: np.ndarray, seed: int, name: str) -> list[tuple[np.ndarray, np.ndarray]]:
+def validation_draws(
+    metric: str, scorable: np.ndarray, twin: np.ndarray, seed: int, name: str
+) -> list[tuple[np.ndarray, np.ndarray]]:
     """Fixed (visibility order, targets) of a unit for one metric; the same in every epoch and on every rank.
 
     `masked`: MASK_FOLDS draws that together hide every residue once, so that the figure covers all residues and not a
     lucky seventh of them. `any_order`: every residue given those before it in one random order. `one_shot`: every
-    residue given the backbone alone. Each scorable residue is a target of exactly one draw.
+    residue given the backbone alone. Each scorable residue is a target of exactly one draw. Copies of a residue (equal
+    `twin`) are hidden together.
     """
     assert metric in METRICS
     count = len(scorable)
     if metric == "one_shot":
         return [(np.zeros(count, np.float32), scorable)]
     generator = numpy_generator(seed, "validation", metric, name)
+    first = first_copies(twin)
     if metric == "any_order":
-        return [(any_order(count, generator), scorable)]
-    fold = generator.permutation(count) % MASK_FOLDS
+        return [(any_order(count, generator)[first], scorable)]
+    fold = (generator.permutation(count) % MASK_FOLDS)[first]
     masks = [fold == number for number in range(MASK_FOLDS)]
     return [(masked.astype(np.float32), masked & scorable) for masked in masks]

@@ -41,7 +41,7 @@ class BayesScores:
         aa = arrays["aa"].astype(np.int64)
         self._add("one_shot", bayes_one_shot(self.law, [record])[0], log_p["one_shot"], aa)
         exact = np.empty((len(aa), 20))
-        for _, target in validation_draws("masked", ok, self.seed, unit.name):
+        for _, target in validation_draws("masked", ok, arrays["twin"], self.seed, unit.name):
             exact[target] = bayes_masked(self.law, [record], [~target])[0][target]
         self._add("masked", exact, log_p["masked"], aa)
 

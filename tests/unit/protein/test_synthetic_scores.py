@@ -30,7 +30,7 @@ def tables(data):
 def optimum(law, arrays, ok, unit):
     record = law_record(unit.name, arrays["coordinates"], arrays["present"], arrays["chain"], arrays["aa"])
     masked = np.zeros((len(ok), 20))
-    for _, target in validation_draws("masked", ok, 0, unit.name):
+    for _, target in validation_draws("masked", ok, arrays["twin"], 0, unit.name):
         masked[target] = bayes_masked(law, [record], [~target])[0][target]
     return {"one_shot": bayes_one_shot(law, [record])[0], "masked": masked}
 
