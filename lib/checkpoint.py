@@ -191,32 +191,36 @@ def load_checkpoint(acc: Accelerator, path: str | Path, *, model, optimizer) -> 
     """Restore model and optimiser in place and return the saved `state`; `step` is added when it has none.
 
     Names, shapes, types and parameter groups are checked before anything is copied: a failure leaves both as they were.
+    The optimiser's options (weight decay, betas, ...) stay this run's; the learning rate is the saved one.
     Collective; every process reads `path`. Raises UserError when a file is damaged or of another architecture.
     """
     path = Path(path)
     step = on_main(acc, lambda: verify_checkpoint(path, None).step)
-    failure, weights, moments, described = "", {}, {}, {}
+    failure, weights, moments, scaler = "", {}, {}, None
     try:
-        weights, moments, described = _read_for(acc, path, model, optimizer)
+        weights, moments, scaler = _read_for(acc, path, model, optimizer)
         state = states.decode(read_json(path / "state.json"), {})
     except UserError as error:
         failure = str(error)
     _raise_anywhere(acc, failure)
     states.apply_weights(acc, model, weights)
-    states.apply_optimizer(acc, model, optimizer, described, moments)
+    states.apply_optimizer(acc, model, optimizer, moments, scaler)
     return {"step": step, **state}
 
 
-def _read_for(acc: Accelerator, path: Path, model, optimizer) -> tuple[states.Tensors, states.Tensors, dict]:
+def _read_for(acc: Accelerator, path: Path, model, optimizer) -> tuple[states.Tensors, dict, dict | None]:
     """What this process has to bring, checked against its model: under FSDP only the main process reads the tensors."""
     described = read_json(path / "optimizer.json")
     if states.is_sharded(acc, model) and not acc.is_main_process:
-        return {}, {}, described
+        # The groups and the scaler without tensors: those come from the main process.
+        bare = {"param_groups": states.without_tensors(described["optimizer"]["param_groups"])}
+        return {}, bare, states.decode(described.get("scaler"), {})
     weights, moments = _read_tensors(path / "model.safetensors"), _read_tensors(path / "optimizer.safetensors")
     inner = states.inner_optimizer(optimizer)
     states.check_weights(states.bare_model(acc, model), weights, path)
-    states.check_optimizer(inner, states.parameter_names(acc, model, inner), described, path)
-    return weights, moments, described
+    names = states.parameter_names(acc, model, inner)
+    states.check_optimizer(inner, names, described, path)
+    return weights, *states.decode_optimizer(inner, names, described, moments, path)
 
 
 def _raise_anywhere(acc: Accelerator, failure: str) -> None:

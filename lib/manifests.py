@@ -72,7 +72,7 @@ def step_folders(folder: Path) -> list[Path]:
     """Everything that is called a checkpoint, usable or not, by step."""
     try:
         names = os.listdir(folder)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
     return [Path(folder) / name for name in sorted(names) if name.startswith("step-")]
 

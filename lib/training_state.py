@@ -6,25 +6,27 @@ The optimiser is keyed by parameter names, so that a checkpoint does not depend 
 import json
 import math
 import re
+import sys
 
 import torch
 from accelerate import Accelerator
 from accelerate.utils import DistributedType
 from torch import nn
-from torch.distributed.checkpoint.state_dict import (
-    StateDictOptions,
-    get_model_state_dict,
-    get_optimizer_state_dict,
-    set_model_state_dict,
-    set_optimizer_state_dict,
-)
-from torch.distributed.tensor import DTensor
 
 from lib.errors import UserError
 
 Tensors = dict[str, torch.Tensor]
 WRAPPERS = re.compile(r"(^|(?<=\.))(_checkpoint_wrapped_module|_orig_mod)\.")
 TENSOR, TUPLE, ITEMS, FLOAT = "$tensor", "$tuple", "$items", "$float"
+# What a schedule moves, in an optimiser's groups; every other option is this run's own.
+SCHEDULED = ("lr", "initial_lr")
+# Options that decide which tensors an optimiser keeps: with another value its next step would miss some.
+SHAPING = ("amsgrad", "centered")
+# State of torch's optimisers that is as large as its parameter.
+FULL_SIZE = frozenset(
+    ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "exp_inf", "momentum_buffer", "square_avg", "grad_avg")
+    + ("acc_delta", "sum", "prev", "ax")
+)
 
 
 def encode(value, tensors: Tensors, name: str):
@@ -72,6 +74,14 @@ def decode(value, tensors: Tensors):
     return {key: decode(item, tensors) for key, item in value.items()}
 
 
+def without_tensors(groups: list[dict]) -> list[dict]:
+    """The saved parameter groups as they were, without the options that are tensors (a tensor learning rate)."""
+    return [
+        {key: decode(value, {}) for key, value in group.items() if not (isinstance(value, dict) and TENSOR in value)}
+        for group in groups
+    ]
+
+
 def savable(tensors: Tensors) -> Tensors:
     """On the CPU, contiguous, no two sharing memory (safetensors refuses that: tied weights are written twice)."""
     seen, ready = set(), {}
@@ -103,7 +113,9 @@ def bare_model(acc: Accelerator, model: nn.Module) -> nn.Module:
 
 def is_sharded(acc: Accelerator, model: nn.Module) -> bool:
     """True under FSDP, where every process holds a part."""
-    sharded = any(isinstance(parameter, DTensor) for parameter in model.parameters())
+    # Only one who shards has imported it, which takes 0.7 s.
+    kind = getattr(sys.modules.get("torch.distributed.tensor"), "DTensor", ())
+    sharded = any(isinstance(parameter, kind) for parameter in model.parameters())
     return sharded or acc.distributed_type == DistributedType.FSDP
 
 
@@ -126,6 +138,8 @@ def gather_weights(acc: Accelerator, model: nn.Module) -> Tensors:
     if acc.distributed_type == DistributedType.DEEPSPEED:
         state = acc.get_state_dict(model)
     elif is_sharded(acc, model):
+        from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+
         state = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
     else:
         state = bare_model(acc, model).state_dict()
@@ -138,6 +152,8 @@ def gather_optimizer(acc: Accelerator, model: nn.Module, optimizer) -> tuple[dic
     """(JSON, tensors) of the optimiser, keyed by parameter name. Collective under FSDP."""
     inner, tensors = inner_optimizer(optimizer), {}
     if is_sharded(acc, model):
+        from torch.distributed.checkpoint.state_dict import StateDictOptions, get_optimizer_state_dict
+
         options = StateDictOptions(full_state_dict=True, cpu_offload=True)
         state = get_optimizer_state_dict(model, inner, options=options)
     else:
@@ -213,47 +229,84 @@ def check_optimizer(inner: torch.optim.Optimizer, names: list[str], described: d
             f"{path} has parameter groups of {[len(group) for group in there]} parameters, this run of"
             f" {[len(group) for group in here]} or other ones: resume with the same options, or start a new run"
         )
+    for group, saved in zip(inner.param_groups, described["optimizer"]["param_groups"], strict=True):
+        for option in SHAPING:
+            if group.get(option) != saved.get(option):
+                raise UserError(
+                    f"{path} was written with the optimiser's {option} {saved.get(option)}, this run has"
+                    f" {group.get(option)}: resume with the same value, or start a new run"
+                )
+
+
+def decode_optimizer(
+    inner: torch.optim.Optimizer, names: list[str], described: dict, tensors: Tensors, path
+) -> tuple[dict, dict | None]:
+    """(state of the optimiser by parameter name, state of the gradient scaler or None), from what was saved.
+
+    Raises UserError when a tensor is missing, belongs to no parameter, or has not its parameter's shape.
+    """
+    try:
+        state = decode(described["optimizer"], tensors)
+        scaler = decode(described["scaler"], tensors) if "scaler" in described else None
+    except KeyError as error:
+        raise UserError(f"{path}: optimizer.safetensors lacks {error}, which optimizer.json names") from error
+    parameters = [parameter for group in inner.param_groups for parameter in group["params"]]
+    shapes = {name: tuple(parameter.shape) for name, parameter in zip(names, parameters, strict=True)}
+    for name, entries in state["state"].items():
+        if not isinstance(entries, dict):
+            continue
+        if name not in shapes:
+            raise UserError(f"{path} has optimiser state of {name}, which this run does not train: start a new run")
+        for key, value in entries.items():
+            if key in FULL_SIZE and isinstance(value, torch.Tensor) and tuple(value.shape) != shapes[name]:
+                here, there = _describe((shapes[name], value.dtype)), _describe((tuple(value.shape), value.dtype))
+                raise UserError(_other_architecture(path, f"has {key} of {name} as {there}, the model as {here}"))
+    return state, scaler
 
 
 def apply_weights(acc: Accelerator, model: nn.Module, weights: Tensors) -> None:
     """Copy checked weights into the model. Collective under FSDP, where only the main process needs to bring them."""
     if is_sharded(acc, model):
+        from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
+
         options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
         set_model_state_dict(model, weights, options=options)
     else:
         bare_model(acc, model).load_state_dict(weights, strict=True)
 
 
-def apply_optimizer(acc: Accelerator, model: nn.Module, optimizer, described: dict, tensors: Tensors) -> None:
-    """Restore the optimiser (and the gradient scaler of fp16). Collective under FSDP."""
+def apply_optimizer(acc: Accelerator, model: nn.Module, optimizer, state: dict, scaler: dict | None) -> None:
+    """Restore the optimiser (and the gradient scaler of fp16) from what `decode_optimizer` returned.
+
+    The options of the groups (weight decay, betas, ...) stay those that this run built it with, but for what a schedule
+    moves. Collective under FSDP, where only the main process needs to bring tensors; all bring the groups.
+    """
     inner = inner_optimizer(optimizer)
+    groups = [
+        {**saved, **{key: value for key, value in group.items() if key not in SCHEDULED}}
+        for group, saved in zip(inner.param_groups, state["param_groups"], strict=True)
+    ]
     if is_sharded(acc, model):
-        state = decode(described["optimizer"], tensors) if acc.is_main_process else {}
+        from torch.distributed.checkpoint.state_dict import StateDictOptions, set_optimizer_state_dict
+
         options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
-        set_optimizer_state_dict(model, inner, state, options=options)
-        _restore_options(inner, described["optimizer"]["param_groups"])
+        set_optimizer_state_dict(model, inner, state if acc.is_main_process else {}, options=options)
+        # torch's sharded loading restores options and turns tuples (betas) into lists.
+        for group, wanted in zip(inner.param_groups, groups, strict=True):
+            plain = {key: value for key, value in wanted.items() if not isinstance(value, torch.Tensor)}
+            group.update({key: value for key, value in plain.items() if key != "params"})
     else:
-        state = decode(described["optimizer"], tensors)
-        _load_by_name(inner, parameter_names(acc, model, inner), state)
-    if acc.scaler is not None and "scaler" in described:
-        acc.scaler.load_state_dict(decode(described["scaler"], tensors))
+        _load_by_name(inner, parameter_names(acc, model, inner), state["state"], groups)
+    if acc.scaler is not None and scaler is not None:
+        acc.scaler.load_state_dict(scaler)
 
 
-def _restore_options(inner: torch.optim.Optimizer, saved: list[dict]) -> None:
-    """torch's sharded loading turns tuples (betas) into lists: the saved values replace them."""
-    for group, values in zip(inner.param_groups, saved, strict=True):
-        for key, value in values.items():
-            if key != "params" and not (isinstance(value, dict) and TENSOR in value):
-                group[key] = decode(value, {})
-
-
-def _load_by_name(inner: torch.optim.Optimizer, names: list[str], state: dict) -> None:
+def _load_by_name(inner: torch.optim.Optimizer, names: list[str], state: dict, groups: list[dict]) -> None:
     numbers = {name: number for number, name in enumerate(names)}
-    groups = []
-    for group, saved in zip(inner.state_dict()["param_groups"], state["param_groups"], strict=True):
-        # load_state_dict pairs parameters by position: the saved group gets this run's order.
-        groups.append({**saved, "params": group["params"]})
-    by_number = {numbers.get(key, key): value for key, value in state["state"].items()}
+    # load_state_dict pairs parameters by position: the groups get this run's order.
+    order = [group["params"] for group in inner.state_dict()["param_groups"]]
+    groups = [{**group, "params": params} for group, params in zip(groups, order, strict=True)]
+    by_number = {numbers.get(key, key): value for key, value in state.items()}
     inner.load_state_dict({"state": by_number, "param_groups": groups})
     # torch casts state to the parameter's type; a float32 moment of a bfloat16 weight has to stay float32.
     for parameter, number in zip((p for g in inner.param_groups for p in g["params"]), range(len(names)), strict=True):

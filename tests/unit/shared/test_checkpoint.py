@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 from checkpoint_samples import build, bytes_of, damage, refused, steps_of, train
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 from lib import files, manifests
@@ -59,6 +60,61 @@ def test_resume_is_bit_equal(acc, run, kind, options):
     train(model, optimizer, range(3, 5))
     assert bytes_of(model, optimizer) == bytes_of(*straight)
     assert optimizer.param_groups[1]["named"] == "rest"
+
+
+def test_options_of_the_optimizer_are_this_runs_and_the_learning_rate_is_the_saved_one(acc, run):
+    model, optimizer = build(weight_decay=0.1, betas=(0.8, 0.95))
+    train(model, optimizer, range(3))
+    optimizer.param_groups[0]["lr"] = 0.005
+    path = save_checkpoint(acc, run, 3, model=model, optimizer=optimizer, state={}, keep=1)
+    again, changed = build(weight_decay=0.3, betas=(0.7, 0.9))
+    load_checkpoint(acc, path, model=again, optimizer=changed)
+    for group, rate in zip(changed.param_groups, (0.005, 0.02), strict=True):
+        assert (group["weight_decay"], group["betas"], group["lr"]) == (0.3, (0.7, 0.9), rate)
+    for group in optimizer.param_groups:
+        group.update(weight_decay=0.3, betas=(0.7, 0.9))
+    train(model, optimizer, range(3, 5))
+    train(again, changed, range(3, 5))
+    assert bytes_of(again, changed) == bytes_of(model, optimizer)
+
+
+def test_an_option_that_decides_what_is_kept_cannot_change(acc, saved):
+    model, optimizer = build(amsgrad=True)
+    before = bytes_of(model, optimizer)
+    path = saved.checkpoints / "step-00000002"
+    message = refused(lambda: load_checkpoint(acc, path, model=model, optimizer=optimizer))
+    assert "amsgrad False, this run has True" in message
+    assert bytes_of(model, optimizer) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("optimizer.state.low.exp_avg", torch.zeros(3), "exp_avg of low as 3 float32, the model as 4 float32"),
+        ("optimizer.state.low.exp_avg", None, "lacks 'optimizer.state.low.exp_avg'"),
+    ],
+)
+def test_optimizer_state_that_does_not_fit_is_refused_before_anything_is_copied(acc, saved, name, value, words):
+    newest = saved.checkpoints / "step-00000002"
+    tensors = load_file(newest / "optimizer.safetensors")
+    assert name in tensors
+    tensors = {key: tensor.clone() for key, tensor in tensors.items() if key != name}
+    save_file(tensors if value is None else {**tensors, name: value}, newest / "optimizer.safetensors")
+    header = json.loads((newest / "manifest.json").read_text())
+    (newest / "manifest.json").unlink()
+    manifests.write_manifest(newest, {key: header[key] for key in header if key not in ("files", "manifest_sha256")})
+    model, optimizer = build()
+    before = bytes_of(model, optimizer)
+    assert words in refused(lambda: load_checkpoint(acc, newest, model=model, optimizer=optimizer))
+    assert bytes_of(model, optimizer) == before
+
+
+def test_sharding_is_imported_by_those_who_shard_only():
+    code = "import sys, torch, accelerate; a = set(sys.modules); import lib.checkpoint; print(*(set(sys.modules) - a))"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert "lib.checkpoint" in done.stdout.split(), done.stderr
+    assert not {name for name in done.stdout.split() if name.startswith("torch.distributed.checkpoint")}
 
 
 def test_lbfgs_with_lists_of_tensors(acc, run):
