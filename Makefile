@@ -24,7 +24,7 @@ LAUNCH = $(BIN)/accelerate launch --config_file "$(CONFIG_FILE)" $(if $(NPROC),-
 
 # Two CPU processes, 2.5 minutes of training and then the evaluation; see docs/train_protein.md, "The recipe".
 RECIPE = --hidden_dim 128 --k_neighbors 32 --max_tokens 700 --learning_rate 1e-2 --objective any_order \
-	--one_shot_share 0.25 --max_minutes 2.5 --epochs 1000
+	--one_shot_share 0.25 --max_minutes 2.5 --epochs 200
 
 TRAINERS := train-protein train-snakes train-grpo train-omagd
 .PHONY: help setup train test lint bench config numbers $(TRAINERS) train-8gpu evaluate-protein

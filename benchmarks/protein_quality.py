@@ -24,7 +24,7 @@ from record import REPOSITORY, write_result
 RECIPE = [
     "--hidden_dim", "128", "--k_neighbors", "32", "--max_tokens", "700", "--learning_rate", "1e-2",
     "--one_shot_share", "0.25", "--objective", "any_order", "--epochs", "200", "--precision", "bf16",
-    "--report_to", "none", "--early_stopping_patience", "1000",
+    "--report_to", "none",
 ]  # fmt: skip
 MODES = {
     "short": {"minutes": 2.0, "seeds": 3, "extra": ["--eval_every", "0"]},

@@ -25,6 +25,14 @@ from lib.protein.prepare import build_store, open_store, select_units
 from lib.protein.reporting import result_table
 from lib.protein.tables import Tables
 
+PRECISIONS = ("auto", "fp32", "bf16")
+# Fields of the trainer's data options that a measurement has no use for.
+WITHOUT_EFFECT = {
+    *("output_dir", "resume", "max_steps", "max_minutes", "eval_every", "save_every", "keep_checkpoints", "report_to"),
+    *("lr_scale", "gradient_accumulation_steps", "max_grad_norm", "dry_run", "val_split", "split", "val_files"),
+    *("test_files", "use_predefined_split"),
+}
+
 
 @dataclass
 class Config(DataOptions):
@@ -37,16 +45,26 @@ class Config(DataOptions):
     only: str | None = option(None, "text file of names: measure these files or entries only", "data")
     use_test_split: bool = option(False, "measure the names in test.txt of the cache folder", "data")
     max_tokens: int = option(2000, "residues of a batch", "run", minimum=20)
-    precision: str = option("fp32", "auto: bf16 where the hardware has it", "run", choices=("auto", "fp32", "bf16"))
+    precision: str | None = option(
+        None, "default: the launcher's, else fp32; auto: bf16 where the hardware has it", "run", choices=PRECISIONS
+    )
     device: str | None = option(None, "cpu forces CPU; devices are placed by the launcher", "run")
 
 
 def main(config: Config) -> None:
     keep_freed_memory()
+    for name in sorted(WITHOUT_EFFECT & config.explicit):
+        raise UserError(
+            f"--{name} has no effect here: drop it; --only FILE or --use_test_split choose what is measured"
+        )
+    if config.only and config.use_test_split:
+        raise UserError("--only and --use_test_split both name what is measured: give one of them")
+    if config.checkpoint and config.model_path:
+        raise UserError("--checkpoint and --model_path are two names of one thing: give one of them")
     source = config.checkpoint or config.model_path
     if source is None:
         raise UserError("--checkpoint is missing: give the export folder of a run, RUN/export")
-    acc = launch.start(config, precision=config.precision)
+    acc = launch.start(config, precision=config.precision, sharding=False)
     weights, described = load_export(source)
     tables = Tables.from_tensors(load_export_tensors(source, "tables.safetensors"))
     model = ProteinModel(ModelConfig.from_dict(described))

@@ -8,6 +8,7 @@ Resume:           add --resume auto
 """
 
 import contextlib
+import math
 import sys
 from dataclasses import dataclass, field
 
@@ -77,7 +78,7 @@ def main(config: ProteinOptions) -> None:
     keep_freed_memory()
     notes = check_options(config)
     tracker_kinds(config.report_to)
-    acc = launch.start(config, precision=config.precision)
+    acc = launch.start(config, precision=config.precision, sharding=False)
     locate(config)
     run = RunDirectory.create(acc, config, TRAINER, launch.environment_facts(acc))
     for note in notes:
@@ -143,25 +144,33 @@ def train(session: Session, loader: StepLoader) -> bool:
     acc, config, progress = session.acc, session.config, session.progress
     if evaluation_due(session) and not validate(session):  # a signal came in the midst of it, before this resume
         return False
+    clock = StepClock()
     for step in loader.steps(progress.epoch, progress.taken):
-        if session.budget.spent(progress) or progress.stale_epochs >= config.early_stopping_patience:
+        stale = progress.epoch - progress.best_epoch if progress.best_step >= 0 else 0
+        if session.budget.spent(progress) or stale >= config.early_stopping_patience:
             break
-        with StepClock(progress):
-            update(session, step)
+        update(session, step)
         progress.advance(step)
+        clock.add_to(progress)
         session.log.add_units(step.residues)
-        stop, saves = False, config.save_every and progress.step % config.save_every == 0
+        saves = (
+            step.ends_epoch
+            if config.save_every is None
+            else config.save_every and progress.step % config.save_every == 0
+        )
+        stop = False
         if len(session.window) >= session.poll_steps or saves or evaluation_due(session):
             look(session)
             stop = session.signals.agreed(acc)
         if not stop and evaluation_due(session):
             stop = not validate(session)
-        if stop or saves:
+        if (stop or saves) and session.saved_step != progress.step:
             save(session)
         if acc.is_main_process and config.visualize and step.ends_epoch and progress.epoch % config.plot_every == 0:
             write_curves(session.run.path, read_metrics(session.run.path / "metrics.jsonl"))
         if stop:
             return False
+        clock.start()
     look(session)
     return True
 
@@ -183,7 +192,7 @@ def update(session: Session, step: Step) -> None:
     acc, config, progress = session.acc, session.config, session.progress
     targets = torch.full((), step.targets(), dtype=torch.float32, device=acc.device)
     targets = acc.reduce(targets, reduction="sum").clamp_min(1.0)
-    factor = learning_rate_factor(progress.share, session.budget.warmup, config.lr_schedule)
+    factor = learning_rate_factor(session.budget.done(progress), session.budget.warmup, config.lr_schedule)
     set_learning_rate(session.optimiser, session.rate * factor)
     sums = torch.zeros(4, device=acc.device, dtype=torch.float64)  # loss, recovered, targets, gradient norm
     for number, part in enumerate(step.micro):
@@ -196,8 +205,7 @@ def update(session: Session, step: Step) -> None:
             # DDP averages over the processes: times their number, over the global count, is the global mean.
             acc.backward(loss * (acc.num_processes / targets))
         sums += torch.stack((loss.detach().double(), recovered, target.sum(), torch.zeros_like(recovered)))
-    if config.max_grad_norm > 0:
-        sums[3] = acc.clip_grad_norm_(session.model.parameters(), config.max_grad_norm)
+    sums[3] = acc.clip_grad_norm_(session.model.parameters(), config.max_grad_norm or math.inf)
     session.optimiser.step()
     session.optimiser.zero_grad()
     session.window.append((progress.step + 1, step.names, sums))
@@ -238,7 +246,7 @@ def agree_on_share(session: Session) -> None:
     """The main process's clock says for all how far the run is, and how many steps take about a second: that
     often an accelerator is looked at, so that a signal is answered in time."""
     acc, progress = session.acc, session.progress
-    mine = {"share": session.budget.share(progress, session.log.wall_s()), "train_s": progress.train_wall_s}
+    mine = {"share": session.budget.clock_share(progress, session.log.wall_s()), "train_s": progress.train_wall_s}
     seen = global_sums(acc, {name: value if acc.is_main_process else 0.0 for name, value in mine.items()})
     progress.share = seen["share"]
     if acc.device.type != "cpu" and progress.step:
@@ -271,10 +279,9 @@ def validate(session: Session) -> bool:
         return False
     count, nll, correct = scores.sums[session.metric]
     better = nll / count < progress.best - session.config.early_stopping_min_delta
-    progress.stale_epochs = 0 if better else progress.stale_epochs + int(progress.taken == 0)
     progress.validated_step = progress.step
     if better:
-        progress.best, progress.best_step = nll / count, progress.step
+        progress.best, progress.best_step, progress.best_epoch = nll / count, progress.step, progress.epoch
     values = {f"val_loss_{session.metric}": nll / count, f"val_recovery_{session.metric}": correct / count}
     session.log.log(progress.step, values, progress=False)
     if better and session.config.save_every != 0:
@@ -300,7 +307,7 @@ def finish(session: Session) -> dict | None:
             return None
         save(session)
         best = best_checkpoint(acc, run) if progress.best_step not in (-1, progress.step) else None
-        if best is not None:
+        if best is not None and best.name == f"step-{progress.best_step:08d}":
             run.note(acc, f"the weights of step {progress.best_step} are the best on validation and are taken")
             load_checkpoint(acc, best, model=session.model, optimizer=session.optimiser)
     bayes = BayesScores.load(session.data, session.tables.unigram, config.seed) if session.data.synthetic else None
@@ -309,7 +316,7 @@ def finish(session: Session) -> dict | None:
         return None
     results = summarise(scores)
     results |= bayes.results(lambda sums: global_sums(acc, sums)) if bayes else {}
-    if results.get("bayes_excess_se_one_shot", 0.0) < -LEAK_SE:
+    if min(results.get(f"bayes_excess_se_{metric}", 0.0) for metric in ("one_shot", "masked")) < -LEAK_SE:
         session.log.note(
             "below the Bayes bound of the synthetic set: the model is told what it should predict", leak=True
         )

@@ -47,7 +47,7 @@ class Objective:
 
         Args:
             scorable: (residues,) bool, residues that may be targets. ca: (residues, 3) angstrom, for spatial blocks.
-            twin: (residues,) equal for the copies of a residue in identical chains, which share their place in the order.
+            twin: (residues,) equal for copies of a residue in identical chains, which share their place in the order.
             seed_names: seed first, then what makes the draw unique (epoch, unit name).
         """
         generator = numpy_generator(seed_names[0], "visibility", *seed_names[1:])

@@ -4,6 +4,7 @@ Names and meanings of the original program are kept; values that cannot be honou
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from lib.args import RunArgs, option
 from lib.errors import UserError
@@ -99,6 +100,10 @@ class ProteinOptions(DataOptions):
     master_addr: str | None = option(None, "refused: see docs/launching.md", "run")
     master_port: int | None = option(None, "refused: see docs/launching.md", "run")
     gpu_ids: str | None = option(None, "refused: see docs/launching.md", "run")
+    memory_remedies: ClassVar[tuple[str, ...]] = (
+        *("batch_size", "max_tokens", "gradient_accumulation_steps", "precision", "recompute", "k_neighbors"),
+        "hidden_dim",
+    )
 
     def make_objective(self) -> Objective:
         return Objective(
@@ -125,6 +130,12 @@ def check_options(config: ProteinOptions) -> list[str]:
         _refuse(
             "--val_split has no effect with a named validation set", "drop it, or drop --split file and --val_files"
         )
+    if "split" in asked and config.split != "file" and (config.val_files or config.use_predefined_split):
+        _refuse(f"--split {config.split} has no effect with a named validation set", "drop one of the two")
+    if config.use_predefined_split and config.val_files:
+        _refuse("--use_predefined_split with --val_files", "choose one of the two")
+    if config.eval_every == 0 and "early_stopping_patience" in asked:
+        _refuse("--early_stopping_patience has no effect with --eval_every 0", "drop one of the two")
     if config.split == "file" and not config.val_files and not config.use_predefined_split:
         _refuse("--split file without names", "give --val_files FILE, or --use_predefined_split")
     if (config.rcsb_ids or config.rcsb_query) and not config.pdb_path:
@@ -147,6 +158,8 @@ def _check_masking(config: ProteinOptions) -> list[str]:
         if config.discrete_diffusion:
             config.mask_schedule = "cosine"
             notes.append("--use_discrete_diffusion: mask schedule cosine")
+    if config.objective == "one_shot" and "one_shot_share" in asked:
+        _refuse("--one_shot_share has no effect with --objective one_shot", "drop it")
     if config.objective in ("any_order", "one_shot"):
         for flag in ("mask_ratio", "mask_schedule", "masking_strategy", "discrete_diffusion"):
             if flag in asked and getattr(config, flag):

@@ -1,5 +1,6 @@
 """Everything before the first step: which structures, their cache, units, split and baselines."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from lib.protein.cache import ChainStore, build_cache, open_cache
 from lib.protein.collate import scorable, unpack_present
 from lib.protein.options import DataOptions
 from lib.protein.split import Unit, make_units, match_units, read_names, split_units
-from lib.protein.synthetic import is_synthetic, is_unfinished, write_synthetic
+from lib.protein.synthetic import MARKER, is_synthetic, is_unfinished, write_synthetic
 from lib.protein.tables import Tables, fit_tables, local_geometry
 from lib.seeds import derive
 
@@ -90,8 +91,18 @@ def build_store(config: DataOptions, log: Log) -> ChainStore:
     if write or is_unfinished(folder):
         write_synthetic(folder, chains=config.synthetic_chains, seed=0, log=log)
     if is_synthetic(folder):
+        _check_size(config, folder)
         log(f"data: SYNTHETIC set in {folder}: generated backbones with a known sequence law, not real proteins")
     return build_cache(folder, cache, config.read_options(), log=log)
+
+
+def _check_size(config: DataOptions, folder: Path) -> None:
+    there = json.loads((folder / MARKER).read_text(encoding="utf-8")).get("chains")
+    if "synthetic_chains" in config.explicit and there != config.synthetic_chains:
+        raise UserError(
+            f"--synthetic_chains {config.synthetic_chains}: {folder} holds a synthetic set of {there} chains; "
+            "drop the flag, or name another folder"
+        )
 
 
 def open_store(config: DataOptions) -> ChainStore:
@@ -120,9 +131,11 @@ def prepare(config: DataOptions, store: ChainStore, log: Log) -> ProteinData:
             f"no validation unit: {len(units)} units found and --val_split {config.val_split}; raise it or name a set "
             "with --val_files"
         )
-    rule = {"split": config.split, "val_split": config.val_split, "seed": config.seed, "unit": config.unit}
-    rule |= {"max_length": config.max_length, "counts": counts}
-    rule |= {name: len(listed) for name, listed in names.items() if listed is not None}
+    if names["val_names"] is None:
+        rule = {"split": config.split, "val_split": config.val_split, "seed": config.seed}
+    else:
+        rule = {"split": "named", **{name: len(listed) for name, listed in names.items() if listed is not None}}
+    rule |= {"unit": config.unit, "max_length": config.max_length, "counts": counts}
     return ProteinData(store, sides, folder, is_synthetic(folder), rule)
 
 
@@ -138,6 +151,8 @@ def _split_names(config: DataOptions, cache: Path, log: Log) -> dict[str, Sequen
             f"--use_predefined_split: {cache} has no train.txt and val.txt; write one name per line into both"
         )
     if there and not config.val_files:
+        for name in sorted({"val_split", "split"} & config.explicit):
+            raise UserError(f"--{name} has no effect: {cache} holds train.txt and val.txt; drop it, or move them away")
         log(f"split: train.txt and val.txt of {cache} are used")
         names["train_names"], names["val_names"] = read_names(cache / "train.txt"), read_names(cache / "val.txt")
         if names["test_names"] is None and (cache / "test.txt").is_file():

@@ -17,11 +17,11 @@ class Progress:
     residues: int = 0
     train_cpu_s: float = 0.0  # steps only, without evaluation and saving
     train_wall_s: float = 0.0
-    share: float = 0.0  # of the run, 0..1, as agreed by all processes
+    share: float = 0.0  # of the time limits that is used up, 0..1, as agreed by all processes
     best: float = math.inf  # validation loss in nats
     best_step: int = -1
     validated_step: int = -1
-    stale_epochs: int = 0
+    best_epoch: int = 0
 
     def to_dict(self) -> dict:
         return asdict(self)
@@ -62,28 +62,30 @@ class Budget:
         """Whether the clock may end the run; then two runs are not step for step alike."""
         return math.isfinite(self.max_wall_s) or math.isfinite(self.max_cpu_s)
 
-    def share(self, progress: Progress, wall_s: float) -> float:
-        """The share of the run that is done, 0..1: the largest of the shares of its limits."""
-        shares = (
-            progress.step / max(self.planned_steps, 1),
-            wall_s / self.max_wall_s,
-            progress.train_cpu_s / self.max_cpu_s,
-        )
-        return min(max(shares), 1.0)
+    def clock_share(self, progress: Progress, wall_s: float) -> float:
+        """The share of the time limits that is used up, 0 without any."""
+        return max(wall_s / self.max_wall_s, progress.train_cpu_s / self.max_cpu_s)
+
+    def done(self, progress: Progress) -> float:
+        """Where on the learning-rate curve the next step lies, 0..1: by steps or by the clock, whichever is further."""
+        return min(max(progress.share, progress.step / max(self.planned_steps, 1)), 1.0)
 
     def spent(self, progress: Progress) -> bool:
+        """Whether a limit ends the run; the last epoch ends it without one."""
         return progress.share >= 1.0 or (self.max_steps is not None and progress.step >= self.max_steps)
 
 
 class StepClock:
-    """Adds the CPU and wall seconds of the block to a Progress."""
+    """CPU and wall seconds of the training loop, batches included; stopped while the model is evaluated or saved."""
 
-    def __init__(self, progress: Progress):
-        self.progress = progress
+    def __init__(self):
+        self.start()
 
-    def __enter__(self) -> None:
+    def start(self) -> None:
         self._cpu, self._wall = time.process_time(), time.monotonic()
 
-    def __exit__(self, *_) -> None:
-        self.progress.train_cpu_s += time.process_time() - self._cpu
-        self.progress.train_wall_s += time.monotonic() - self._wall
+    def add_to(self, progress: Progress) -> None:
+        """Add what passed since the last call or start."""
+        progress.train_cpu_s += time.process_time() - self._cpu
+        progress.train_wall_s += time.monotonic() - self._wall
+        self.start()

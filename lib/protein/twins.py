@@ -1,7 +1,7 @@
 """Copies of a residue in identical chains of one structure.
 
-A homodimer shows every residue twice. If one copy were hidden and the other visible, the answer would be in the input, so
-copies share their place in every visibility order: hidden together, shown together, never shown to each other.
+A homodimer shows every residue twice. If one copy were hidden and the other visible, the answer would be in the input,
+so copies share their place in every visibility order: hidden together, shown together, never shown to each other.
 """
 
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ def twin_ids(chains: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
     """Index of the first copy of every residue, int32 (residues,); its own index where there is none.
 
     chains: (author numbers (residues,), types (residues,)) of each chain, in order. Two chains are copies when their
-    sequences are equal, or when they share most residue numbers with (almost) the same types: copies in the crystal often
-    differ by a few unresolved residues.
+    sequences are equal, or when they share most residue numbers with (almost) the same types: copies in a crystal
+    often differ by a few unresolved residues.
     """
     starts = np.cumsum([0, *(len(types) for _, types in chains)])
     result = np.arange(starts[-1], dtype=np.int32)

@@ -40,6 +40,10 @@ def test_the_original_command_is_understood():
         ("--split file", "--split file"),
         ("--rcsb_ids ids.txt", "--pdb_path"),
         ("--one_shot_share 1.5", "--one_shot_share"),
+        ("--one_shot_share 0.5 --objective one_shot", "--one_shot_share"),
+        ("--split random --val_files names.txt", "--split random"),
+        ("--use_predefined_split --val_files names.txt", "--use_predefined_split"),
+        ("--early_stopping_patience 3 --eval_every 0", "--early_stopping_patience"),
     ],
 )
 def test_contradictions_are_refused_by_name(flags, named):
