@@ -12,14 +12,14 @@ from launching import BIN, CONFIGS, PROBES, ROOT, begin, environment, finish, fr
 SRUN = """#!/bin/bash
 while [[ $1 == --* ]]; do shift; done
 pids=()
-trap 'kill -TERM "${pids[@]}"' TERM
+trap 'told=yes; kill -TERM "${pids[@]}"' TERM
 for ((node = 0; node < SLURM_NNODES; node++)); do
     SLURM_NODEID=$node SLURM_PROCID=$node SLURM_STEP_NUM_TASKS=$SLURM_NNODES "$@" &
     pids+=($!)
 done
 code=0
 for pid in "${pids[@]}"; do
-    while kill -0 "$pid" 2>/dev/null; do wait "$pid"; code=$?; done
+    while told=; wait "$pid"; code=$?; [ -n "$told" ]; do :; done
 done
 exit $code
 """
