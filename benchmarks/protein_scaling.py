@@ -3,7 +3,8 @@
     python benchmarks/protein_scaling.py [--pdb_path FOLDER]
 
 Starts scripts/train_protein.py through `accelerate launch` with accelerate_configs/cpu_1.yaml and cpu_2.yaml in turn
-and reads residues_per_s of its results.json (optimiser steps only). The ratio is that of the medians; needs two idle cores.
+and reads residues_per_s of its results.json (optimiser steps only). The ratio is the median over the rounds;
+needs two idle cores.
 """
 
 import argparse
@@ -57,7 +58,7 @@ def main() -> None:
     pairs = [two / one for one, two in zip(rates[1], rates[2])]
     figures = {"residues_per_s": medians, "runs": {str(k): v for k, v in rates.items()}}
     figures["ratio"] = statistics.median(pairs)
-    path = write_result("protein_scaling", figures, settings={k: v for k, v in vars(args).items() if k != "pdb_path"})
+    path = write_result("protein_scaling", figures, settings=dict(vars(args)))
     print(json.dumps(figures, indent=1))
     print(f"written to {path.name}")
 

@@ -1,5 +1,6 @@
 """The launch room: builds the Accelerator of a world that is the one that was asked for, and ends it cleanly."""
 
+import atexit
 import contextlib
 import io
 import os
@@ -212,7 +213,7 @@ def run(
     ranks.
     """
     follow_launcher(os.environ)
-    config, failure = None, None
+    config, failure, grouped = None, None, False
     try:
         # All ranks read the same command line: one answer to --help is enough.
         quiet = (
@@ -223,26 +224,34 @@ def run(
         with quiet:
             config = parse(config_class, argv, aliases)
         main(config)
-        end()
+        grouped = end()
     except SystemExit as leaving:
         if leaving.code not in (None, 0):
             raise
-        end()
+        grouped = end()
     except (Exception, KeyboardInterrupt) as error:
         failure = describe(error, config)
+    if failure is None and grouped:
+        # The prepared model still holds gloo's threads; torn down by the interpreter, a rank in some forty aborts.
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
     if failure is None:
         sys.exit(0)
     _leave(failure)
 
 
-def end() -> None:
-    """Destroys the process group of a run that ended well."""
+def end() -> bool:
+    """Destroys the process group of a run that ended well; True when there was one."""
     global _watch
     if _watch is not None:
         _watch.stop()
         _watch = None
-    if dist.is_available() and dist.is_initialized():
+    grouped = dist.is_available() and dist.is_initialized()
+    if grouped:
         dist.destroy_process_group()
+    return grouped
 
 
 def _leave(failure: Failure) -> NoReturn:

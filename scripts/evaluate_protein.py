@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lib import launch
-from lib.allocator import keep_freed_memory
 from lib.args import option
 from lib.checkpoint import StopSignals, atomic_write_json, atomic_write_text, load_export, load_export_tensors
 from lib.distributed import gather_rows, main_only_first
@@ -52,7 +51,6 @@ class Config(DataOptions):
 
 
 def main(config: Config) -> None:
-    keep_freed_memory()
     for name in sorted(WITHOUT_EFFECT & config.explicit):
         raise UserError(
             f"--{name} has no effect here: drop it; --only FILE or --use_test_split choose what is measured"

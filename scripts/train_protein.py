@@ -16,7 +16,6 @@ import torch
 from accelerate import Accelerator
 
 from lib import launch
-from lib.allocator import keep_freed_memory
 from lib.checkpoint import (
     RunDirectory,
     StopSignals,
@@ -75,7 +74,6 @@ class Session:
 
 
 def main(config: ProteinOptions) -> None:
-    keep_freed_memory()
     notes = check_options(config)
     tracker_kinds(config.report_to)
     acc = launch.start(config, precision=config.precision, sharding=False)

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from lib.args import config_dict
 from lib.files import atomic_write_bytes
@@ -123,6 +122,8 @@ def _calibration_curve(scores: Scores) -> Curve:
 
 def _amino_acid_figure(scores: Scores, file: Path) -> Path:
     """Bars of recovery by residue type, one-shot beside masked; returns the PNG."""
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(8.0, 3.2), layout="constrained")
     axes = figure.add_subplot()
     shown = [metric for metric in ("one_shot", "masked") if metric in scores.sums]
