@@ -22,7 +22,7 @@ from lib.distributed import connect_store
 from lib.errors import UserError
 
 USER_ERROR, BUG, INTERRUPTED = 2, 1, 130
-_FIRST, _COUNT = "failure/first", "failure/count"
+_FIRST, _COUNT, _READ = "failure/first", "failure/count", "failure/read"
 _HEAD_START_S = 1.0
 _WATCH_EVERY_S = 1.0
 _GRACE_S = 4.0
@@ -137,6 +137,7 @@ def report(failure: Failure) -> int:
             _wait_for_first(store, _HEAD_START_S)
         if store.add(_COUNT, 1) > 1 and _wait_for_first(store, 10 * _HEAD_START_S):
             first = json.loads(store.get(_FIRST))
+            store.add(_READ, 1)
             if not failure.echo and _last_line(first["text"]) != _last_line(failure.text):
                 print(f"rank {rank} failed too: {_last_line(failure.text)}", file=sys.stderr, flush=True)
             _tell_launcher(f"ended after rank {first['rank']} failed", int(time.time()) + 1)
@@ -184,7 +185,7 @@ def _let_others_read(store: dist.Store, rank: int) -> None:
     if rank != 0 or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == str(True):
         return
     end = time.monotonic() + 3 * _HEAD_START_S
-    while store.add(_COUNT, 0) < _world() and time.monotonic() < end:
+    while store.add(_READ, 0) < _world() - 1 and time.monotonic() < end:
         time.sleep(0.05)
 
 
