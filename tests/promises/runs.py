@@ -3,10 +3,11 @@
 import contextlib
 import hashlib
 import json
+import os
 import shlex
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +17,6 @@ from safetensors.torch import load_file
 from trainer_case import TrainerCase
 from warm import Child, Ended, Warm
 
-SCRATCH_PREFIX = ".tmp-"
 LOCKS = ("run.lock",)
 
 
@@ -144,19 +144,11 @@ def checkpoint_steps(run: Path) -> list[int]:
     return sorted(int(path.name.removeprefix("step-")) for path in run.glob("checkpoints/step-*"))
 
 
-def saving(run: Path) -> bool:
-    """Whether a checkpoint is being written."""
-    return any(path.name.startswith(SCRATCH_PREFIX) for path in _entries(run / "checkpoints"))
-
-
-def exporting(run: Path) -> bool:
-    """Whether the export is being written."""
-    return any(path.name.startswith(f"{SCRATCH_PREFIX}export") for path in _entries(run))
-
-
-def _entries(folder: Path) -> Iterator[Path]:
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        yield from folder.iterdir()
+def unfinished_writes(folder: Path, name: str = "") -> set[str]:
+    """Hidden names in a folder: files and folders that are being written, or were when their writer was killed."""
+    with contextlib.suppress(FileNotFoundError):
+        return {entry for entry in os.listdir(folder) if entry.startswith(".") and name in entry}
+    return set()
 
 
 def wait_for(condition: Callable[[], bool], process, limit_s: float = 90.0) -> bool:

@@ -86,15 +86,18 @@ def test_damaged_checkpoints_are_skipped_by_auto(stage, alone):
     stage.outcome(run).assert_equal(alone)
 
 
-def test_without_any_usable_one_auto_says_so_and_starts_anew(stage, alone):
+def test_without_any_usable_one_auto_says_so_and_touches_nothing(stage, alone):
     run = unfinished(stage, alone, "hopeless")
-    for step in checkpoint_steps(run):
+    steps = checkpoint_steps(run)
+    for step in steps:
         truncate(run / "checkpoints" / f"step-{step:08d}")
-    ended = stage.pair(run, "--resume auto --max_steps 2").finish()
-    assert ended.code == 0 and ended.stderr == "", ended.stderr
-    assert ended.stdout.count("skipped checkpoint") == len(list(alone.run.glob("checkpoints/step-*")))
-    assert "no usable checkpoint in " in ended.stdout and "starting from step 0" in ended.stdout
-    assert json.loads((run / "results.json").read_text(encoding="utf-8"))["steps"] == 2
+    before = tree(run)
+    ended = stage.pair(run, "--resume auto").finish()
+    assert ended.code == 2
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("error: --resume auto: no usable checkpoint in ") and "nothing was touched" in line
+    assert all(f"step-{step:08d}/model.safetensors has " in line for step in steps)
+    assert tree(run) == before
 
 
 def test_a_checkpoint_of_another_model_is_refused_and_left_alone(stage, alone):

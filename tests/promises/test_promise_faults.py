@@ -71,7 +71,7 @@ def test_a_full_disk(stage, request, small_disk, processes):
     assert 0 <= free < needed
     steps = checkpoint_steps(run)
     assert steps == list(range(1, int(found[1]))) and steps
-    assert [path.name for path in run.rglob(".tmp-*")] == []
+    assert [path.name for path in run.rglob(".*")] == []
     enlarge()
     ended = start(run, "--resume auto").finish()
     assert ended.code == 0 and f"at step {steps[-1]}\n" in ended.stdout and "skipped" not in ended.stdout
