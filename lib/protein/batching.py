@@ -20,6 +20,8 @@ from lib.protein.split import Unit
 from lib.protein.twins import twin_ids
 from lib.seeds import derive, numpy_generator
 
+MIN_PLDDT = 50  # below it AlphaFold DB calls its own model very low confidence
+
 
 @dataclass(frozen=True, slots=True)
 class Crop:
@@ -143,8 +145,8 @@ def unit_arrays(chains: Sequence[tuple[Block, int]], crop: Crop | None = None) -
 
     coordinates float32 (residues, 4, 3) in angstrom, absent atoms 0; present uint8 (residues,) bits 0..3 = N, CA, C, O;
     aa uint8 (residues,); chain int16 (residues,) index in the unit; position int32 (residues,) index along the chain
-    from 0 (a crop leaves jumps); confidence uint8 (residues,); twin int32 (residues,) equal for copies of a residue in
-    identical chains.
+    from 0 (a crop leaves jumps); confidence uint8 (residues,); trusted bool (residues,), False where a predicted
+    structure gives a pLDDT below MIN_PLDDT; twin int32 (residues,) equal for copies of a residue in identical chains.
     """
     lengths = [int(block.lengths[row]) for block, row in chains]
     arrays = {
@@ -154,12 +156,18 @@ def unit_arrays(chains: Sequence[tuple[Block, int]], crop: Crop | None = None) -
         "chain": np.repeat(np.arange(len(chains), dtype=np.int16), lengths),
         "position": np.concatenate([np.arange(length, dtype=np.int32) for length in lengths]),
         "confidence": np.concatenate([block.confidence(row) for block, row in chains]),
+        "trusted": np.concatenate([_trusted(block, row) for block, row in chains]),
         "twin": twin_ids([(block.numbers(row), block.aa(row)) for block, row in chains]),
     }
     if crop is None or crop.length >= sum(lengths):
         return arrays
     keep = nearest_residues(arrays["coordinates"], arrays["present"], crop)
     return {name: array[keep] for name, array in arrays.items()}
+
+
+def _trusted(block: Block, row: int) -> np.ndarray:
+    confidence = block.confidence(row)
+    return confidence >= MIN_PLDDT if block.is_plddt(row) else np.ones(len(confidence), bool)
 
 
 def nearest_residues(coordinates: np.ndarray, present: np.ndarray, crop: Crop) -> np.ndarray:

@@ -20,9 +20,9 @@ def unpack_present(bits: np.ndarray) -> np.ndarray:
     return (bits[:, None] >> np.arange(4, dtype=np.uint8)) & 1 > 0
 
 
-def scorable(aa: np.ndarray, present: np.ndarray) -> np.ndarray:
-    """Residues that may be targets: a known type and a complete N, CA, C frame; bool (residues,)."""
-    return (aa < CLASSES) & present[:, :3].all(1)
+def scorable(unit: dict[str, np.ndarray]) -> np.ndarray:
+    """Residues of a loaded unit that may be targets, bool (residues,): a known type, N, CA and C there, and trusted."""
+    return (unit["aa"] < CLASSES) & unpack_present(unit["present"])[:, :3].all(1) & unit["trusted"]
 
 
 def flat_batch(names: Sequence[str], units: Sequence[dict[str, np.ndarray]]) -> Batch:
@@ -54,7 +54,7 @@ def training_batch(
     units, orders, targets = [], [], []
     for draw in draws:
         unit = load_unit(store, draw.unit, draw.crop)
-        may = scorable(unit["aa"], unpack_present(unit["present"]))
+        may = scorable(unit)
         order, target = objective.draw(may, unit["coordinates"][:, 1], unit["twin"], seed, epoch, draw.unit.name)
         if backbone_noise > 0:
             generator = numpy_generator(seed, "noise", epoch, draw.unit.name)

@@ -127,7 +127,7 @@ def score_units(
         if should_stop():
             break
         arrays = [load_unit(store, unit) for unit in group]
-        may = [scorable(unit["aa"], unpack_present(unit["present"])) for unit in arrays]
+        may = [scorable(unit) for unit in arrays]
         batch = flat_batch([unit.name for unit in group], arrays).to(device)
         with autocast():
             encoded = model.encode(model.graph(batch))

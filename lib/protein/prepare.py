@@ -168,7 +168,7 @@ def training_tables(store: ChainStore, units: Sequence[Unit]) -> Tables:
             break
         arrays = load_unit(store, unit)
         present = unpack_present(arrays["present"])
-        ok = scorable(arrays["aa"], present)
+        ok = scorable(arrays)
         cell, count = local_geometry(arrays["coordinates"], present, arrays["chain"])
         cells.append(cell[ok])
         counts.append(count[ok])

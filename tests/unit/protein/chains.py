@@ -26,6 +26,7 @@ def random_unit(residues: int, seed: int, chains: int = 1) -> dict[str, np.ndarr
         "chain": chain,
         "position": position.astype(np.int32),
         "confidence": np.zeros(residues, np.uint8),
+        "trusted": np.ones(residues, bool),
     }
 
 
@@ -48,7 +49,8 @@ def random_rotation(seed: int) -> torch.Tensor:
 class FakeStore:
     """The part of a ChainStore that batches and evaluation use, over random units of one file each."""
 
-    def __init__(self, lengths: list[int], chains: int = 1, seed: int = 0):
+    def __init__(self, lengths: list[int], chains: int = 1, seed: int = 0, plddt: np.ndarray | None = None):
+        self.plddt = plddt
         self.arrays = [random_unit(length, seed + index, chains) for index, length in enumerate(lengths)]
         self.place = [(unit, chain) for unit in range(len(lengths)) for chain in range(chains)]
         self.ids = [f"file{unit}:{'ABC'[chain]}" for unit, chain in self.place]
@@ -59,9 +61,11 @@ class FakeStore:
         unit, number = self.place[row]
         own = {name: values[self.arrays[unit]["chain"] == number] for name, values in self.arrays[unit].items()}
         kept = {name: own[name] for name in ("coordinates", "present", "aa", "confidence")}
+        if self.plddt is not None:
+            kept["confidence"] = self.plddt.astype(np.uint8)
         return Chain(
-            id=self.ids[row], file=self.files[row], entry=f"file{unit}", name="ABC"[number], is_plddt=False,
-            numbers=own["position"] + 1, insertions={}, copy_of="", **kept,
+            id=self.ids[row], file=self.files[row], entry=f"file{unit}", name="ABC"[number], copy_of="",
+            is_plddt=self.plddt is not None, numbers=own["position"] + 1, insertions={}, **kept,
         )  # fmt: skip
 
     def locate(self, row):

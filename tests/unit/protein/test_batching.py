@@ -140,7 +140,7 @@ def test_a_unit_is_loaded_whole(tmp_path):
     assert {name: (array.dtype.name, array.shape) for name, array in arrays.items()} == {
         "coordinates": ("float32", (70, 4, 3)), "present": ("uint8", (70,)), "aa": ("uint8", (70,)),
         "chain": ("int16", (70,)), "position": ("int32", (70,)), "confidence": ("uint8", (70,)),
-        "twin": ("int32", (70,)),
+        "trusted": ("bool", (70,)), "twin": ("int32", (70,)),
     }  # fmt: skip
     assert arrays["chain"].tolist() == [0] * 40 + [1] * 30
     assert arrays["position"].tolist() == [*range(40), *range(30)]

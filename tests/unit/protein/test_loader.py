@@ -4,6 +4,8 @@ import numpy as np
 import torch
 from chains import FakeStore
 
+from lib.protein.batching import load_unit
+from lib.protein.collate import scorable
 from lib.protein.loader import StepLoader
 from lib.protein.options import ProteinOptions
 from lib.protein.progress import Budget, Progress
@@ -123,3 +125,12 @@ def test_budget_shares():
     exact = Budget(ProteinOptions(max_steps=7, warmup_epochs=0.05), steps_per_epoch=10)
     assert exact.planned_steps == 7 and not exact.timed and abs(exact.warmup - 0.5 / 7) < 1e-9
     assert exact.spent(Progress(step=7)) and not exact.spent(Progress(step=6))
+
+
+def test_residues_of_very_low_confidence_are_no_targets():
+    store = FakeStore([50])
+    unit = load_unit(store, store.units()[0])
+    assert unit["trusted"].all() and scorable(unit).all()
+    predicted = FakeStore([50], plddt=np.where(np.arange(50) < 20, 30, 90))
+    unit = load_unit(predicted, predicted.units()[0])
+    assert scorable(unit).tolist() == [False] * 20 + [True] * 30
