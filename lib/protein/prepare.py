@@ -115,7 +115,7 @@ def prepare(config: DataOptions, store: ChainStore, log: Log) -> ProteinData:
     folder, cache, _ = locate(config)
     units, counts = make_units(store, max_length=config.max_length, unit=config.unit, log=log)
     if not units:
-        raise UserError(f"--pdb_path {folder}: no usable chain found, see data_report.json for the reason of each file")
+        raise UserError(f"--pdb_path {folder}: no unit of at least 20 residues found, expected some; add structures")
     names = _split_names(config, cache, log)
     sides = split_units(
         units,
@@ -175,7 +175,7 @@ def training_tables(store: ChainStore, units: Sequence[Unit]) -> Tables:
         types.append(arrays["aa"][ok].astype(np.int64))
         residues += len(ok)
     if not sum(map(len, types)):
-        raise UserError("no training residue has a known type and a complete backbone: look at data_report.json")
+        raise UserError("no training residue has a known type and a complete backbone: add structures")
     return fit_tables(np.concatenate(cells), np.concatenate(counts), np.concatenate(types))
 
 
