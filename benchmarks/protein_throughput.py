@@ -128,7 +128,7 @@ def quartet_step(bf16: bool):
     from lib.protein.optimiser import make_optimiser
 
     model = ProteinModel(ModelConfig(HIDDEN, LAYERS, LAYERS, SLOTS, DROPOUT)).train()
-    optimiser = make_optimiser(model, "muon", 1e-3, 1e-3)
+    optimiser = make_optimiser(model, "muon", 1e-3, 1e-3, torch.bfloat16 if bf16 else torch.float32)
     generator = np.random.default_rng(0)
 
     def step(units: list[dict]) -> None:

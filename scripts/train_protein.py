@@ -88,7 +88,8 @@ def main(config: ProteinOptions) -> None:
     rate = launch.scaled_learning_rate(config.learning_rate, config.lr_scale, n, config.gradient_accumulation_steps)
     model = ProteinModel(ModelConfig.of(config), torch.from_numpy(tables.unigram).float())
     model.recompute = config.recompute
-    optimiser = make_optimiser(model, config.optimizer, rate, config.weight_decay)
+    work_type = torch.bfloat16 if acc.mixed_precision == "bf16" else torch.float32
+    optimiser = make_optimiser(model, config.optimizer, rate, config.weight_decay, work_type)
     assert_equal_across_ranks(acc, state_hash(model), "initial weights")
     model, optimiser = acc.prepare(model, optimiser)
 
