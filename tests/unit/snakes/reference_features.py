@@ -1,0 +1,105 @@
+"""The feature rows "team" (68 numbers) and "jidi26" (26 numbers) of one snake, in plain Python."""
+
+from __future__ import annotations
+
+from reference import BEANS, HEIGHT, NEIGHBOUR, SNAKES, TEAM, WIDTH, Game, row_col
+
+TEAM_FEATURES, JIDI_FEATURES = 68, 26
+
+
+def wrapped_delta(cell: int, origin: int) -> tuple[int, int]:
+    """Rows and columns from origin to cell on the torus: -5..4 and -10..9."""
+    row, col = row_col(cell)
+    origin_row, origin_col = row_col(origin)
+    half_height, half_width = HEIGHT // 2, WIDTH // 2
+    return (row - origin_row + half_height) % HEIGHT - half_height, (col - origin_col + half_width) % WIDTH - half_width
+
+
+def torus_distance(cell: int, other: int) -> int:
+    """Moves between two cells on the empty board."""
+    (row, col), (other_row, other_col) = row_col(cell), row_col(other)
+    rows, cols = abs(row - other_row), abs(col - other_col)
+    return min(rows, HEIGHT - rows) + min(cols, WIDTH - cols)
+
+
+def mates_and_enemies(snake: int) -> tuple[list[int], list[int]]:
+    """The two mates and the three enemies of a snake, each by ascending number."""
+    team = [other for other in range(SNAKES) if other // TEAM == snake // TEAM]
+    return [other for other in team if other != snake], [other for other in range(SNAKES) if other not in team]
+
+
+def team_features(game: Game, snake: int) -> list[float]:
+    """The 68 numbers of one snake; all 0 for an empty body."""
+    if not game.snakes[snake]:
+        return [0.0] * TEAM_FEATURES
+    mates, enemies = mates_and_enemies(snake)
+    mate_heads = [game.snakes[other][0] for other in mates if game.snakes[other]]
+    enemy_heads = [game.snakes[other][0] for other in enemies if game.snakes[other]]
+    head, length = game.snakes[snake][0], len(game.snakes[snake])
+    own_sum = length + sum(len(game.snakes[other]) for other in mates)
+    enemy_sum = sum(len(game.snakes[other]) for other in enemies)
+    row = [float(game.directions[snake] == move) for move in range(4)]
+    row += [length / 20, game.step_count / 200, (own_sum - enemy_sum) / 20, (length - 3) / 10]
+    for cell in NEIGHBOUR[head]:
+        row += _move_features(game, cell, mate_heads, enemy_heads)
+    row += _bean_features(game.beans, head, mate_heads, enemy_heads)
+    for other in mates + enemies:
+        row += _other_features(game.snakes[other], head)
+    return row
+
+
+def _move_features(game: Game, cell: int, mate_heads: list[int], enemy_heads: list[int]) -> list[float]:
+    segments = {segment for body in game.snakes for segment in body}
+    tails = {body[-1] for body in game.snakes if len(body) >= 2}
+    not_tails = {segment for body in game.snakes for segment in (body[:-1] if len(body) >= 2 else body)}
+    blocked = 1.0 if cell in not_tails else 0.5 if cell in tails else 0.0
+    return [
+        blocked,
+        float(cell in game.beans),
+        sum(neighbour not in segments for neighbour in NEIGHBOUR[cell]) / 4,
+        float(sum(torus_distance(cell, other) == 1 for other in enemy_heads)),
+        float(sum(torus_distance(cell, other) == 1 for other in mate_heads)),
+    ]
+
+
+def _bean_features(beans: list[int], head: int, mate_heads: list[int], enemy_heads: list[int]) -> list[float]:
+    row: list[float] = []
+    for bean in sorted(beans, key=lambda cell: torus_distance(cell, head)):
+        d_row, d_col = wrapped_delta(bean, head)
+        distance = torus_distance(bean, head)
+        mate_nearer = any(torus_distance(bean, other) < distance for other in mate_heads)
+        enemy_nearer = any(torus_distance(bean, other) <= distance for other in enemy_heads)
+        row += [d_row / 5, d_col / 10, distance / 15, float(mate_nearer), float(enemy_nearer)]
+    return row + [0.0, 0.0, 1.0, 0.0, 0.0] * (BEANS - len(beans))
+
+
+def _other_features(body: list[int], head: int) -> list[float]:
+    if not body:
+        return [0.0, 0.0, 0.0]
+    d_row, d_col = wrapped_delta(body[0], head)
+    return [d_row / 5, d_col / 10, len(body) / 20]
+
+
+def jidi_features(game: Game, snake: int) -> list[float]:
+    """The original's 26 numbers; a snake of the right team sees the teams' numbers exchanged."""
+    if not game.snakes[snake]:
+        return [0.0] * JIDI_FEATURES
+    own_team = snake // TEAM
+    seen_as = {other: (other + own_team * TEAM) % SNAKES for other in range(SNAKES)}
+    content = {cell: 1 for cell in game.beans}
+    for other in range(SNAKES):
+        content.update({cell: seen_as[other] + 2 for cell in game.snakes[other]})
+    head = game.snakes[snake][0]
+    row = [*row_col(head)]
+    row += [content.get(cell, 0) for cell in NEIGHBOUR[head]]
+    for bean in game.beans:
+        row += row_col(bean)
+    row += [0, 0] * (BEANS - len(game.beans))
+    for other in sorted(range(SNAKES), key=seen_as.get):
+        if other != snake:
+            body = game.snakes[other]
+            row += row_col(body[0]) if body else (0, 0)
+    return [float(number) for number in row]
+
+
+FEATURES = {"team": team_features, "jidi26": jidi_features}
