@@ -1,9 +1,10 @@
 """The actor of one snake and the critics that train it: small networks shared by the three snakes of a team.
 
-The actor is a multilayer perceptron on a snake's own features. With comm "lstm" a bidirectional LSTM runs over the three
-mates between the two halves, as in BiCNet (Peng et al. 2017, "Multiagent bidirectionally-coordinated nets").
+The actor is a multilayer perceptron on a snake's own features. With comm "lstm" a bidirectional LSTM runs over the
+three mates between the two halves, as in BiCNet (Peng et al. 2017, "Multiagent bidirectionally-coordinated nets").
 """
 
+import itertools
 import math
 from dataclasses import asdict, dataclass
 
@@ -45,9 +46,7 @@ class ActorConfig:
     def from_dict(config: dict, source: str = "config.json") -> "ActorConfig":
         """Raises UserError when `config` is not of an actor, or of one that this version does not know."""
         if config.get("kind") != KIND:
-            raise UserError(
-                f"{source} is of {config.get('kind', 'something else')}, expected an export of train_snakes"
-            )
+            raise UserError(f"{source} is of {config.get('kind', 'another kind')}, expected an export of train_snakes")
         known = {"features": tuple(FEATURES), "comm": ("none", "lstm"), "output": ("softmax", "tanh")}
         for name, values in known.items():
             if config.get(name) not in values:
@@ -68,7 +67,7 @@ class Trunk(nn.Module):
             self.layers = nn.ModuleList([nn.Linear(inputs, hidden[0]), nn.Linear(2 * hidden[0], outputs)])
         else:
             widths = (inputs, *hidden, outputs)
-            self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(widths, widths[1:]))
+            self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(widths))
         for layer in self.layers:
             nn.init.orthogonal_(layer.weight, math.sqrt(2.0))
             nn.init.zeros_(layer.bias)
