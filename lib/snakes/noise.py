@@ -13,7 +13,7 @@ All arithmetic is on unsigned 32-bit words, modulo 2^32, so that plain Python gi
                                     mix(mix(a ^ (step << 16 | stream << 12 | counter)) + b)
     bounded(x, n)                   (x * n) >> 32 in 64-bit arithmetic: 0 .. n-1
     ternary(x, i)                   bounded(x * 3^i mod 2^32, 3): the i-th base-3 digit of x / 2^32
-    uniform(x)                      ((x >> 8) + 0.5) / 2^24, a float32 strictly between 0 and 1
+    uniform(x)                      ((x >> 9) + 0.5) / 2^23, a float32 strictly between 0 and 1
 
 `game` is the global game id (first_game + slot), `episode` counts the games of a slot from 0. Who draws what:
 
@@ -49,6 +49,8 @@ EXPLORE = 4
 WORD = 0xFFFFFFFF
 _GOLDEN = wp.constant(wp.uint32(0x9E3779B9))
 _SECOND = wp.constant(wp.uint32(0x85EBCA6B))
+_MIX_FIRST = wp.constant(wp.uint32(0x21F0AAAD))
+_MIX_SECOND = wp.constant(wp.uint32(0xD35A2D97))
 
 
 def mix_word(x: int) -> int:
@@ -73,9 +75,9 @@ def seed_words(seed: int) -> tuple[int, int]:
 def mix(x: wp.uint32) -> wp.uint32:
     """A 32-bit bijection; see the module docstring."""
     x = x ^ (x >> wp.uint32(16))
-    x = x * wp.uint32(0x21F0AAAD)
+    x = x * _MIX_FIRST
     x = x ^ (x >> wp.uint32(15))
-    x = x * wp.uint32(0xD35A2D97)
+    x = x * _MIX_SECOND
     return x ^ (x >> wp.uint32(15))
 
 
@@ -109,4 +111,4 @@ def bounded(x: wp.uint32, n: int) -> int:
 @wp.func
 def uniform(x: wp.uint32) -> float:
     """A float32 strictly between 0 and 1 from 32 random bits."""
-    return (float(x >> wp.uint32(8)) + 0.5) * 5.9604644775390625e-08
+    return (float(int(x >> wp.uint32(9))) + 0.5) * 1.1920928955078125e-07
