@@ -2,8 +2,7 @@
 
 Written from the rules, not from the kernel: lists of cells, sets, a real breadth-first search for the respawn. A cell
 is row * WIDTH + col; a body is a list of cells, head first; moves and directions are 0 up, 1 down, 2 left, 3 right.
-The random numbers come from an object with the four draws of `reference_noise.Noise`, or from any stand-in with the
-same methods.
+The random numbers come from `reference_noise.Noise`, or from any stand-in with the same methods.
 """
 
 from __future__ import annotations
@@ -75,14 +74,14 @@ def new_game(noise, episode_steps: int = STEPS) -> Game:
     for _ in range(SNAKES):
         body = None
         while body is None or not taken.isdisjoint(body):
-            direction, row, col = noise.placement()
+            direction, row, col = noise.reset(4), noise.reset(HEIGHT), noise.reset(WIDTH)
             d_row, d_col = MOVES[direction]
             body = [cell_of(row + k * d_row, col + k * d_col) for k in (2, 1, 0)]
         taken.update(body)
         snakes.append(body)
         directions.append(direction)
     game = Game(snakes, [], directions, episode_steps=episode_steps)
-    refill_beans(game, noise)
+    refill_beans(game, lambda placed, free: noise.reset(free))
     return game
 
 
@@ -106,7 +105,7 @@ def step(game: Game, actions: list[int], noise) -> StepResult:
     for snake in range(SNAKES):
         if deaths[snake]:
             _place_again(game, snake)
-    refill_beans(game, noise)
+    refill_beans(game, lambda placed, free: noise.bean(game.step_count, placed, free))
     game.step_count += 1
     return StepResult(rewards, deaths, ate, is_done(game))
 
@@ -209,10 +208,15 @@ def _arranged(found: list[int]) -> tuple[list[int], int]:
     return body, DOWN if head_row > neck_row else UP
 
 
-def refill_beans(game: Game, noise) -> None:
-    """Append beans on uniform free cells until there are five, or no free cell is left."""
+def refill_beans(game: Game, draw) -> None:
+    """Append beans on uniform free cells until there are five, or no free cell is left.
+
+    draw(j, n): a number 0 .. n-1 for the j-th bean placed now.
+    """
+    placed = 0
     while len(game.beans) < BEANS:
         free = game.free_cells()
         if not free:
             return
-        game.beans.append(free[noise.bean(game.step_count, len(free))])
+        game.beans.append(free[draw(placed, len(free))])
+        placed += 1

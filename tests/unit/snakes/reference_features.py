@@ -86,9 +86,9 @@ def jidi_features(game: Game, snake: int) -> list[float]:
         return [0.0] * JIDI_FEATURES
     own_team = snake // TEAM
     seen_as = {other: (other + own_team * TEAM) % SNAKES for other in range(SNAKES)}
-    content = {cell: 1 for cell in game.beans}
+    content = dict.fromkeys(game.beans, 1)
     for other in range(SNAKES):
-        content.update({cell: seen_as[other] + 2 for cell in game.snakes[other]})
+        content.update(dict.fromkeys(game.snakes[other], seen_as[other] + 2))
     head = game.snakes[snake][0]
     row = [*row_col(head)]
     row += [content.get(cell, 0) for cell in NEIGHBOUR[head]]
