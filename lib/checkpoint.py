@@ -1,6 +1,7 @@
 """Checkpoints that are whole or absent, verified before use, and free of anything that can run code.
 
     checkpoints/step-00001000/  model.safetensors  optimizer.safetensors  optimizer.json  state.json  manifest.json
+                                common.safetensors  rank-00000.safetensors ...  where a trainer has such state
     export/                     model.safetensors  config.json  README.md
 
 The manifest (step, world size, size and sha256 of each file, and a digest of itself) is written last, in a temporary
@@ -12,8 +13,7 @@ import time
 from pathlib import Path
 
 from accelerate import Accelerator
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from lib import training_state as states
 from lib.errors import UserError
@@ -34,6 +34,7 @@ from lib.manifests import (
     verify_checkpoint,
     write_manifest,
 )
+from lib.rank_files import COMMON, load_common, load_rank, raise_anywhere, read_tensors, staged
 from lib.runs import RunDirectory, on_main, run_of
 from lib.stopping import StopSignals
 
@@ -45,8 +46,10 @@ __all__ = [
     "best_checkpoint",
     "find_checkpoint",
     "load_checkpoint",
+    "load_common",
     "load_export",
     "load_export_tensors",
+    "load_rank",
     "newest_checkpoint",
     "on_main",
     "save_checkpoint",
@@ -69,10 +72,13 @@ def save_checkpoint(
     state: dict,
     keep: int,
     best: bool = False,
+    common: states.Tensors | None = None,
+    rank_tensors: states.Tensors | None = None,
 ) -> Path:
     """Save everything that a resume needs; keep the newest `keep` checkpoints and the newest one marked `best`.
 
-    `state` holds numbers, text, lists, tuples and dicts (non-finite floats and tuples come back as they were).
+    `state` holds numbers, text, lists, tuples and dicts (non-finite floats and tuples come back as they were). `common`
+    are further tensors that are the same on all ranks, `rank_tensors` those of each rank (None on all or on none).
     Collective: every process calls it, the main process writes, a failure is raised on all of them. Raises UserError on
     a full or read-only disk; then the temporary folder is gone and earlier checkpoints are untouched.
     """
@@ -96,16 +102,19 @@ def save_checkpoint(
             "optimizer.json": states.strict_json(described),
             "state.json": states.strict_json(states.encode(state, {}, "state")),
         }
-        notes = _write_folder(final, {"model.safetensors": weights, "optimizer.safetensors": moments}, texts, header)
+        files = {"model.safetensors": weights, "optimizer.safetensors": moments}
+        files |= {} if common is None else {COMMON: states.savable(common)}
+        notes = _write_folder(final, files, texts, header, move)
         return notes + forget_old(run.checkpoints, keep)
 
-    for note in on_main(acc, write):
-        run.note(acc, note)
+    with staged(acc, final, rank_tensors) as move:
+        for note in on_main(acc, write):
+            run.note(acc, note)
     return final
 
 
 def _write_folder(
-    final: Path, tensor_files: dict[str, states.Tensors], texts: dict[str, str], header: dict
+    final: Path, tensor_files: dict[str, states.Tensors], texts: dict[str, str], header: dict, move_ranks
 ) -> list[str]:
     notes = []
     needed = sum(states.size_bytes(tensors) for tensors in tensor_files.values())
@@ -115,6 +124,7 @@ def _write_folder(
             save_file(tensors, folder / name)
         for name, text in texts.items():
             (folder / name).write_text(text, encoding="utf-8")
+        move_ranks(folder)
         write_manifest(folder, header)
     return notes
 
@@ -202,7 +212,7 @@ def load_checkpoint(acc: Accelerator, path: str | Path, *, model, optimizer) -> 
         state = states.decode(read_json(path / "state.json"), {})
     except UserError as error:
         failure = str(error)
-    _raise_anywhere(acc, failure)
+    raise_anywhere(acc, failure)
     states.apply_weights(acc, model, weights)
     states.apply_optimizer(acc, model, optimizer, moments, scaler)
     return {"step": step, **state}
@@ -215,32 +225,12 @@ def _read_for(acc: Accelerator, path: Path, model, optimizer) -> tuple[states.Te
         # The groups and the scaler without tensors: those come from the main process.
         bare = {"param_groups": states.without_tensors(described["optimizer"]["param_groups"])}
         return {}, bare, states.decode(described.get("scaler"), {})
-    weights, moments = _read_tensors(path / "model.safetensors"), _read_tensors(path / "optimizer.safetensors")
+    weights, moments = read_tensors(path / "model.safetensors"), read_tensors(path / "optimizer.safetensors")
     inner = states.inner_optimizer(optimizer)
     states.check_weights(states.bare_model(acc, model), weights, path)
     names = states.parameter_names(acc, model, inner)
     states.check_optimizer(inner, names, described, path)
     return weights, *states.decode_optimizer(inner, names, described, moments, path)
-
-
-def _raise_anywhere(acc: Accelerator, failure: str) -> None:
-    """The first process's message on all of them, so that none goes on alone."""
-    if acc.num_processes > 1:
-        from accelerate.utils import gather_object
-
-        failure = next((text for text in gather_object([failure]) if text), "")
-    if failure:
-        raise UserError(failure)
-
-
-def _read_tensors(file: Path) -> states.Tensors:
-    try:
-        # Copies: a reduction over file-mapped memory, which is aligned otherwise, rounds otherwise than over our own.
-        return {name: tensor.clone() for name, tensor in load_file(file).items()}
-    except FileNotFoundError:
-        raise UserError(f"{file} is missing on this machine: checkpoints need a folder that all machines see") from None
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"{file} is not readable as safetensors: {' '.join(str(error).split())}") from error
 
 
 def save_export(
@@ -318,7 +308,7 @@ def _export_tensors(folder: Path, config: dict, name: str) -> states.Tensors:
         raise UserError(f"{file} is missing: copy the export folder as a whole")
     if sha256_file(file) != config.get("sha256", {}).get(name):
         raise UserError(f"{file} is damaged: its sha256 is not the one in config.json; copy it again")
-    return _read_tensors(file)
+    return read_tensors(file)
 
 
 def _pickle_hint(path: Path) -> str:

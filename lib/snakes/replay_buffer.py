@@ -26,15 +26,15 @@ class ReplayBuffer:
         self.steps, self.seats, self.n_step = transitions // seats, seats, n_step
         if self.steps < n_step + 2:
             raise UserError(
-                f"--buffer_size {transitions} holds {self.steps} steps of {seats} games, expected at least {n_step + 2}:"
+                f"--buffer_size {transitions} holds {self.steps} steps of {seats} games, expected {n_step + 2} or more:"
                 f" give --buffer_size {seats * (n_step + 2)} or fewer --num_envs"
             )
         needed = self.steps * seats * TEAM * (2 * inputs + 8 + 4) + self.steps * seats
         if torch.device(device).type == "cpu" and needed > psutil.virtual_memory().available:
             free = psutil.virtual_memory().available
             raise UserError(
-                f"--buffer_size {transitions} needs {needed / 2**30:,.1f} GiB in each process and"
-                f" {free / 2**30:,.1f} GiB are free: give --buffer_size {int(transitions * 0.5 * free / needed)} or less"
+                f"--buffer_size {transitions} needs {needed / 2**30:,.1f} GiB in each process and {free / 2**30:,.1f}"
+                f" GiB are free: give --buffer_size {int(transitions * 0.5 * free / needed)} or less"
             )
         shape = (self.steps, seats, TEAM)
         self.features = torch.zeros((*shape, inputs), dtype=torch.float16, device=device)

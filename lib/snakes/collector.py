@@ -1,0 +1,136 @@
+"""Playing the training games: all of them in lockstep, what the learner's seats saw and did goes to the replay."""
+
+import torch
+
+from lib.seeds import derive
+from lib.snakes.game import SnakesVec
+from lib.snakes.league import League
+from lib.snakes.network import MOVES, Actor
+from lib.snakes.opponents import opponent
+from lib.snakes.options import SnakesOptions
+from lib.snakes.replay_buffer import CUT, ENDED, ReplayBuffer
+from lib.snakes.rules import CONTROLLERS, FEATURES, STEPS, TEAM
+
+STATISTICS = ("games", "wins", "draws", "snake_1", "snake_2", "snake_3", "enemy", "deaths")
+
+
+class Collector:
+    """The games of one process, their opponents and their replay."""
+
+    def __init__(self, config: SnakesOptions, league: League | None, *, rank: int, device: torch.device):
+        self.config, self.league, games = config, league, config.num_envs
+        self.game = SnakesVec(
+            games, device=str(device), seed=derive(config.seed, "games") % 2**31, first_game=rank * games,
+            features=config.features, observe="own" if league is None else "both",
+            episode_steps=config.episode_length,
+        )  # fmt: skip
+        number = rank * games + torch.arange(games, device=device)
+        self.sides = (number % 2 if config.swap_sides else number * 0).to(self.game.sides.dtype)
+        self.game.sides.copy_(self.sides)
+        own = 2 * torch.arange(games, device=device) + self.sides.long()  # rows of (games x teams)
+        if league is None:
+            self.rows, self.seats = None, own
+            self.enemies = torch.full((games,), CONTROLLERS["external"], device=device)
+        else:
+            self.enemies = league.controllers().to(device)
+            self.rows = self.seats = torch.cat((own, own[league.latest] ^ 1))
+            self.foes = own ^ 1
+        self.buffer = ReplayBuffer(
+            config.buffer_size, len(self.seats), FEATURES[config.features], config.n_step, config.gamma, device
+        )
+        teams = 1 if league is None else 2
+        self.logits = torch.zeros((games, teams, TEAM, MOVES), device=device)
+        self.sums = torch.zeros((games, len(STATISTICS)), dtype=torch.float32, device=device)
+        self.steps = 0  # of all games together
+        self.finished = 0  # games of this process that are over, as far as was looked
+        self.epsilon = config.epsilon
+        self.pending = 0  # steps in which games that end still get their new opponent
+        self._place(self.enemies if league is not None else self._next_enemies())
+        self.features = self.game.reset()
+        self._see()
+
+    def _next_enemies(self) -> torch.Tensor:
+        code = CONTROLLERS[opponent(self.config, self.finished)]
+        return torch.full_like(self.enemies, code)
+
+    def _place(self, enemies: torch.Tensor) -> None:
+        self.enemies = enemies
+        external = torch.full_like(enemies, CONTROLLERS["external"])
+        left = torch.where(self.sides.long() == 0, external, enemies)
+        right = torch.where(self.sides.long() == 0, enemies, external)
+        self.game.set_controllers(left, right)
+
+    def _see(self) -> None:
+        flat = self.game.features.view(-1, TEAM, self.game.features.shape[-1])
+        self.buffer.see(flat if self.rows is None else flat[self.rows])
+
+    @torch.no_grad()
+    def step(self, actor: Actor) -> None:
+        """One step of all games."""
+        self._act(actor)
+        self.game.choose(self.logits, epsilon=self.epsilon, sample=True)
+        lengths = self.game.step_count.clone() if self.config.episode_length < STEPS else None
+        self.game.step()
+        self._store(lengths)
+        self.steps += 1
+        self.epsilon = max(self.epsilon * self.config.epsilon_speed, self.config.epsilon_min)
+        self._change_opponents()
+        self._see()
+
+    def _act(self, actor: Actor) -> None:
+        flat = self.game.features.view(-1, TEAM, self.game.features.shape[-1])
+        logits = self.logits.view(-1, TEAM, MOVES)
+        if self.rows is None:
+            logits.copy_(actor(flat))
+            return
+        logits[self.rows] = actor(flat[self.rows])
+        for snapshot, games in self.league.past_slices():
+            rows = self.foes[games]
+            logits[rows] = snapshot(flat[rows])
+
+    def _store(self, lengths: torch.Tensor | None) -> None:
+        """Rewards as the learner counts them: own reward + team_reward x (own team - enemies) - death_penalty."""
+        rewards = self.game.rewards.view(-1, TEAM)  # (games x teams, 3)
+        deaths = self.game.deaths.view(-1, TEAM)
+        own, enemy = rewards[self.seats], rewards[self.seats ^ 1]
+        margin = (own.sum(-1, keepdim=True) - enemy.sum(-1, keepdim=True)) * self.config.team_reward
+        shaped = own + margin - self.config.death_penalty * deaths[self.seats]
+        actions = self.game.actions.view(-1, TEAM)[self.seats]
+        done = self.game.done
+        ends = done.to(torch.uint8) * ENDED
+        if lengths is not None:
+            ends = torch.where((done != 0) & (lengths + 1 >= self.config.episode_length), CUT, ends)
+        self.buffer.complete(actions, shaped, ends[self.seats // 2])
+        self._count(done)
+
+    def _count(self, done: torch.Tensor) -> None:
+        games = len(self.sides)
+        scores = self.game.final_scores.view(-1, TEAM).float()
+        rows = 2 * torch.arange(games, device=done.device) + self.sides.long()
+        own, enemy = scores[rows], scores[rows ^ 1].sum(-1)
+        total = own.sum(-1)
+        ended = done.float()
+        deaths = self.game.deaths.view(-1, TEAM)[rows].sum(-1).float()
+        parts = (ended, (total > enemy).float() * ended, (total == enemy).float() * ended)
+        parts += tuple((own[:, snake] * ended) for snake in range(TEAM)) + (enemy * ended, deaths)
+        self.sums += torch.stack(parts, -1)
+
+    def _change_opponents(self) -> None:
+        """A new opponent sits down where a game has ended, never in the midst of one."""
+        if self.league is not None:
+            return
+        if self.pending == 0:
+            return
+        self.pending -= 1
+        self._place(torch.where(self.game.done.bool(), self.wanted, self.enemies))
+
+    def look(self) -> dict[str, torch.Tensor]:
+        """Statistics of the games since the last look, (games, STATISTICS) on the CPU; sets who comes next."""
+        sums = self.sums.cpu()
+        self.sums.zero_()
+        self.finished += int(sums[:, 0].sum())
+        if self.league is None:
+            wanted = self._next_enemies()
+            if not torch.equal(wanted, self.wanted if self.pending else self.enemies):
+                self.wanted, self.pending = wanted, self.config.episode_length
+        return sums
