@@ -37,7 +37,7 @@ function runsBetween(before, after, part) {
   if (after.length > before.length) return runs;
   const last = runs[runs.length - 1];
   const tail = last.pop(), end = last[last.length - 1];
-  if (end && !(runs.length === 1 && last.length === 1 && before.length > 1)) {
+  if (end) {
     last.push([end[0] + (tail[0] - end[0]) * (1 - part), end[1] + (tail[1] - end[1]) * (1 - part)]);
   }
   if (last.length === 0) runs.pop();

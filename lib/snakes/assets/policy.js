@@ -195,9 +195,9 @@ function greedyActions(state, team) {
   const apart = (one, other) => (rowOf(one) - rowOf(other)) ** 2 + (columnOf(one) - columnOf(other)) ** 2;
   return [0, 1, 2].map((index) => {
     const body = state.snakes[TEAM * team + index];
-    if (body.length === 0 || beans.length === 0) return UP;
+    if (body.length === 0) return UP;
     const distances = beans.map((bean) => apart(body[0], bean));
-    const [goal] = beans.splice(distances.indexOf(Math.min(...distances)), 1);
+    const [goal = body[0]] = beans.splice(Math.max(distances.indexOf(Math.min(...distances)), 0), 1);
     const costs = [UP, DOWN, LEFT, RIGHT].map((move) => {
       const cell = moved(body[0], move);
       return held[cell] ? Infinity : apart(cell, goal);

@@ -75,6 +75,7 @@ function refillBeans(state, random) {
 
 // One step in place. Returns {rewards, deaths, ate, crashes}: crashes holds the cell where each dead snake died, else -1.
 function play(state, actions, random) {
+  random.startStep(state.step);
   state.lastDirections = state.directions.slice();
   const rewards = new Array(SNAKES).fill(0), deaths = new Array(SNAKES).fill(0);
   const ate = new Array(SNAKES).fill(0), crashes = new Array(SNAKES).fill(-1);
