@@ -1,0 +1,169 @@
+"""The scripted players of the original game as Warp functions: one call fills the three actions of a team.
+
+Facts of all of them: distance is the straight (not wrapped) one from the wrapped cell a move leads to, compared as
+squared integers; a cell is blocked when a segment lies on it now; the first of up, down, left, right wins ties, the
+first bean of the list wins ties for the nearest bean (straight distance from the head). When no bean is left for a
+snake all distances count as 0. A team moves on the board before the step, both teams on the same one.
+
+random     uniform
+level1     toward the nearest bean, blocked or not
+greedy     snakes in index order, each takes the nearest bean that no earlier mate took; blocked moves are out, up when
+           all are blocked
+level3     as level1 with 5 added to the distance (the root here) of a blocked move
+level4     as greedy, but several snakes may want one bean
+evasion    as level1 among the safe moves, or among all four when none is safe. A move is safe when its cell is without
+           segment and one of the four cells around that is too and was not counted for an earlier move
+
+The original's level names are kept; they are not ordered by strength.
+
+The hook for our own player is `hunter_choice` in `bots_hunter.py`:
+
+    @wp.func
+    def hunter_choice(
+        words: wp.array(dtype=int), codes: wp.array(dtype=wp.uint8), neighbours: wp.array(dtype=wp.int16),
+        scratch: wp.array(dtype=wp.int16), team: int, actions: wp.array(dtype=int),
+    ):
+
+words, codes and neighbours are one game as `kernel_board.py` describes it, and must not be changed; scratch is 1024
+int16 of this game with undefined content on entry; the function writes actions[3 * team] to actions[3 * team + 2].
+It is called only in games that go on, so all six bodies have at least three segments and there is at least one bean
+unless the board is full. Random numbers: `noise.draw(a, b, BOT, words[STEP], 16 + ...)` with a, b = the key words,
+`wp.uint32(words[KEY_A])` and `wp.uint32(words[KEY_B])`.
+"""
+
+import warp as wp
+
+from lib.snakes.kernel_board import BEAN, BEAN_COUNT, HEAD, KEY_A, KEY_B, STEP, on_body, step_from
+from lib.snakes.noise import BOT, draw
+from lib.snakes.rules import TEAM
+
+FAR = 1 << 20
+
+# Sums of two of these tell the cells two steps apart from each other: up, down, left, right.
+_UP, _DOWN, _LEFT, _RIGHT = -5, 5, -1, 1
+
+
+@wp.func
+def squared_distance(place: int, other: int) -> int:
+    """Straight distance of two places, squared; not wrapped."""
+    down = (place >> 5) - (other >> 5)
+    right = (place & 31) - (other & 31)
+    return down * down + right * right
+
+
+@wp.func
+def nearest_bean(words: wp.array(dtype=int), head: int, taken: int) -> int:
+    """Index of the nearest bean whose bit in `taken` is 0, or -1."""
+    nearest = int(-1)
+    best = int(FAR)
+    for j in range(words[BEAN_COUNT]):
+        distance = squared_distance(words[BEAN + j], head) + ((taken >> j) & 1) * FAR
+        if distance < best:
+            best = distance
+            nearest = j
+    return nearest
+
+
+@wp.func
+def bean_distance(words: wp.array(dtype=int), bean: int, place: int) -> int:
+    """Squared straight distance from a place to a bean of the list; 0 without a bean."""
+    distance = int(0)
+    if bean >= 0:
+        distance = squared_distance(words[BEAN + bean], place)
+    return distance
+
+
+@wp.func
+def random_choice(words: wp.array(dtype=int), team: int, actions: wp.array(dtype=int)):
+    """Uniform actions, two bits a snake from one word a step."""
+    word = draw(wp.uint32(words[KEY_A]), wp.uint32(words[KEY_B]), BOT, words[STEP], 0)
+    for k in range(3 * team, 3 * team + TEAM):
+        actions[k] = int(word >> wp.uint32(2 * k)) & 3
+
+
+@wp.func
+def greedy_choice(
+    words: wp.array(dtype=int),
+    neighbours: wp.array(dtype=wp.int16),
+    team: int,
+    actions: wp.array(dtype=int),
+    sharing: int,
+    avoiding: int,
+):
+    """Level 1 (sharing 0, avoiding 0), greedy (1, 1) and level 4 (0, 1)."""
+    taken = int(0)
+    for k in range(3 * team, 3 * team + TEAM):
+        head = words[HEAD + k]
+        bean = nearest_bean(words, head, taken)
+        if sharing != 0 and bean >= 0:
+            taken = taken | (1 << bean)
+        best = int(1 << 30)
+        move = int(0)
+        for m in range(4):
+            place = step_from(neighbours, head, m)
+            # Four times the distance plus the move: the smallest number is the first of the best moves.
+            value = (bean_distance(words, bean, place) + on_body(words, place) * avoiding * FAR) * 4 + m
+            best = wp.min(best, value)
+        move = best & 3
+        actions[k] = move
+
+
+@wp.func
+def level3_choice(
+    words: wp.array(dtype=int), neighbours: wp.array(dtype=wp.int16), team: int, actions: wp.array(dtype=int)
+):
+    """Nearest bean; a blocked move counts as 5 cells farther. Different sums differ by 5e-5 or more: float32 is enough."""
+    for k in range(3 * team, 3 * team + TEAM):
+        head = words[HEAD + k]
+        bean = nearest_bean(words, head, 0)
+        best = float(1.0e9)
+        move = int(0)
+        for m in range(4):
+            place = step_from(neighbours, head, m)
+            value = wp.sqrt(float(bean_distance(words, bean, place))) + 5.0 * float(on_body(words, place))
+            if value < best:
+                best = value
+                move = m
+        actions[k] = move
+
+
+@wp.func
+def offset_code(move: int) -> int:
+    """_UP, _DOWN, _LEFT or _RIGHT of a move."""
+    sign = (move & 1) * 2 - 1
+    return wp.where(move < 2, 5 * sign, sign)
+
+
+@wp.func
+def safe_moves(words: wp.array(dtype=int), neighbours: wp.array(dtype=wp.int16), head: int) -> int:
+    """The moves, as bits, that the evasion player calls safe."""
+    counted = int(0)
+    safe = int(0)
+    for m in range(4):
+        place = step_from(neighbours, head, m)
+        if on_body(words, place) == 0:
+            for n in range(4):
+                bit = 1 << (10 + offset_code(m) + offset_code(n))
+                if on_body(words, step_from(neighbours, place, n)) == 0 and (counted & bit) == 0:
+                    counted = counted | bit
+                    safe = safe | (1 << m)
+    return safe
+
+
+@wp.func
+def evasion_choice(
+    words: wp.array(dtype=int), neighbours: wp.array(dtype=wp.int16), team: int, actions: wp.array(dtype=int)
+):
+    """Nearest bean among the safe moves."""
+    for k in range(3 * team, 3 * team + TEAM):
+        head = words[HEAD + k]
+        bean = nearest_bean(words, head, 0)
+        safe = safe_moves(words, neighbours, head)
+        if safe == 0:
+            safe = 15
+        best = int(1 << 30)
+        for m in range(4):
+            outside = 1 - ((safe >> m) & 1)
+            value = (bean_distance(words, bean, step_from(neighbours, head, m)) + outside * FAR) * 4 + m
+            best = wp.min(best, value)
+        actions[k] = best & 3
