@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 import sys
+import types
 from pathlib import Path
 
-from reference import SNAKES, TEAM, Game, StepResult, cell_of, row_col
+from reference import SNAKES, TEAM, Game, cell_of, row_col
 
 CODES = (-2, 2, -1, 1)  # the original's directions in the order up, down, left, right
 
@@ -29,7 +31,7 @@ class Peer:
     """One original game. `missing_parts(folder)` says what a folder lacks."""
 
     def __init__(self, folder: Path):
-        with _first_on_path(folder):
+        with _importable(folder):
             module = importlib.import_module("env.snakes")
             self.common = importlib.import_module("rl_trainer.common")
         settings = json.loads((folder / "env" / "config.json").read_text())["snakes_3v3"]
@@ -56,18 +58,13 @@ class Peer:
         peer.current_state = peer.update_state()
         peer.all_observes = peer.get_all_observes()
 
-    def step(self, actions: list[int], drawn: dict[int, int], beans_after: list[int]) -> tuple[StepResult, list[int]]:
-        """One step: result and scores. drawn: the direction of each reversing snake; beans_after: the list to reach."""
+    def step(self, actions: list[int], drawn: dict[int, int], beans_after: list[int]) -> dict[str, list[int] | bool]:
+        """One step. drawn: the direction of each reversing snake; beans_after: the list of beans to end with."""
         self.choices.waiting = [CODES[drawn[snake]] for snake in sorted(drawn)]
         self.beans_to_come = beans_after
-        before = [len(player.segments) for player in self.game.players]
         _, rewards, done, _, info = self.game.step(self.game.encode(actions))
         assert not self.choices.waiting, "a direction was handed in that the original did not ask for"
-        hits = [bool(hit) for hit in info["hit"]]
-        ate = [
-            (reward - 3 + length == 1) if hit else reward == 1 for reward, hit, length in zip(rewards, hits, before)
-        ]
-        return StepResult(rewards, hits, ate, bool(done)), list(info["score"])
+        return {"rewards": rewards, "deaths": list(info["hit"]), "done": bool(done), "scores": list(info["score"])}
 
     def position(self) -> tuple[list[list[int]], list[int], list[int]]:
         """Bodies, beans and directions as the reference writes them."""
@@ -88,7 +85,9 @@ class Peer:
         """The original's 26 numbers of three snakes; for the right team with the teams' numbers exchanged."""
         state = dict(self.game.all_observes[0])
         if team == 1:
-            state.update({number: self.game.all_observes[0][(number - 2 + TEAM) % SNAKES + 2] for number in range(2, 8)})
+            state.update(
+                {number: self.game.all_observes[0][(number - 2 + TEAM) % SNAKES + 2] for number in range(2, 8)}
+            )
         return self.common.get_observations(state, [0, 1, 2], 26, 10, 20)
 
     def _generate_beans(self) -> None:
@@ -113,12 +112,23 @@ def missing_parts(folder: str | None) -> str | None:
     return None
 
 
-class _first_on_path:
+class _importable:
+    """The checkout first on the path; an empty stand-in for `gym`, of which the original imports one unused module."""
+
     def __init__(self, folder: Path):
         self.folder = str(folder)
 
     def __enter__(self):
         sys.path.insert(0, self.folder)
+        if importlib.util.find_spec("gym") is None:
+            for name in ("gym", "gym.utils", "gym.utils.seeding"):
+                sys.modules[name] = types.ModuleType(name)
+            sys.modules["gym.utils"].seeding = sys.modules["gym.utils.seeding"]
+            self.stood_in = True
+        else:
+            self.stood_in = False
 
     def __exit__(self, *_):
         sys.path.remove(self.folder)
+        for name in ("gym", "gym.utils", "gym.utils.seeding") if self.stood_in else ():
+            del sys.modules[name]
