@@ -35,7 +35,7 @@ PER_RANK = ("local_rank",)
 _watch: Watch | None = None
 
 
-def start(config, *, precision: str | None, sharding: bool = True) -> Accelerator:
+def start(config, *, precision: str | None, sharding: bool = True, handlers: tuple = ()) -> Accelerator:
     """The Accelerator of this process, once the world is known to be the one that was asked for.
 
     `precision` is "auto", "fp32", "bf16" or None (the launcher's word, else fp32). Uses `config.dist_timeout` (s) and,
@@ -43,6 +43,7 @@ def start(config, *, precision: str | None, sharding: bool = True) -> Accelerato
     `check_flags`). Raises UserError for a world whose processes do not know each other, devices that are not there,
     contradicting precision. A launch of several processes of which Accelerate started one is started here, in place of
     this process. `sharding=False` refuses FSDP and DeepSpeed, for a trainer that needs the whole model on every rank.
+    `handlers` are further kwargs handlers of the Accelerator, of DDP say.
     On the CPU freed memory is kept (lib.allocator), so this comes before the first large tensor.
     """
     global _watch
@@ -64,7 +65,7 @@ def start(config, *, precision: str | None, sharding: bool = True) -> Accelerato
         mixed_precision=mixed,
         cpu=world.cpu,
         gradient_accumulation_steps=1,
-        kwargs_handlers=[InitProcessGroupKwargs(timeout=timedelta(seconds=timeout_s))],
+        kwargs_handlers=[InitProcessGroupKwargs(timeout=timedelta(seconds=timeout_s)), *handlers],
     )
     _check_accumulation(accelerator)
     accelerator.dist_timeout_s = timeout_s

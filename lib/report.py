@@ -77,10 +77,12 @@ def write_report(
     curves: list[Curve],
     figures: list[tuple[str, str | Path]],
     config: dict,
+    blocks: list[tuple[str, str]] | None = None,
 ) -> Path:
     """Write RUN/report.html and RUN/plots/*.png; `figures` are (caption, PNG file). Call it on the main process only.
 
-    environment.json of the run is shown when it is there. Raises UserError on a full disk.
+    `blocks` are (heading, HTML that needs nothing from outside), shown after the tables. environment.json of the run is
+    shown when it is there. Raises UserError on a full disk.
     """
     run_path = Path(run_path)
     drawings = []
@@ -98,7 +100,8 @@ def write_report(
     details = [_details("Configuration", config)]
     if environment.is_file():
         details.append(_details("Environment", read_json(environment)))
-    body = [_summary(summary), *[_table(table) for table in tables], *_gallery(drawings), *details]
+    middle = [f"<section><h2>{_text(heading)}</h2>{content}</section>" for heading, content in blocks or []]
+    body = [_summary(summary), *[_table(table) for table in tables], *middle, *_gallery(drawings), *details]
     page = PAGE.format(title=_text(title), style=STYLE, body="\n".join(body))
     atomic_write_text(run_path / "report.html", page)
     return run_path / "report.html"

@@ -113,6 +113,11 @@ class RunLog:
             self._print(text)
             self._write_row({"note": text, **{name: _plain(value) for name, value in fields.items()}})
 
+    def say(self, text: str) -> None:
+        """Text for the reader of the terminal alone, of one line or more."""
+        if self.main:
+            self._print(text)
+
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """Time spent inside (evaluation, saving) does not count in the throughput."""

@@ -40,12 +40,14 @@ class Collector:
         )
         teams = 1 if league is None else 2
         self.logits = torch.zeros((games, teams, TEAM, MOVES), device=device)
-        self.sums = torch.zeros((games, len(STATISTICS)), dtype=torch.float32, device=device)
+        self.sums = torch.zeros((games, len(STATISTICS)), device=device)  # since the last look
+        self.played = torch.zeros((games, 3), device=device)  # games, wins, draws since the last turn
         self.steps = 0  # of all games together
         self.finished = 0  # games of this process that are over, as far as was looked
         self.epsilon = config.epsilon
         self.pending = 0  # steps in which games that end still get their new opponent
-        self._place(self.enemies if league is not None else self._next_enemies())
+        self.wanted = self.enemies if league is not None else self._next_enemies()
+        self._place(self.wanted)
         self.features = self.game.reset()
         self._see()
 
@@ -114,23 +116,73 @@ class Collector:
         parts = (ended, (total > enemy).float() * ended, (total == enemy).float() * ended)
         parts += tuple((own[:, snake] * ended) for snake in range(TEAM)) + (enemy * ended, deaths)
         self.sums += torch.stack(parts, -1)
+        self.played += torch.stack(parts[:3], -1)
 
     def _change_opponents(self) -> None:
         """A new opponent sits down where a game has ended, never in the midst of one."""
-        if self.league is not None:
-            return
         if self.pending == 0:
             return
         self.pending -= 1
         self._place(torch.where(self.game.done.bool(), self.wanted, self.enemies))
 
-    def look(self) -> dict[str, torch.Tensor]:
-        """Statistics of the games since the last look, (games, STATISTICS) on the CPU; sets who comes next."""
-        sums = self.sums.cpu()
+    @property
+    def turns(self) -> bool:
+        """Whether as many steps as a game is long have passed since the last turn."""
+        return self.steps % self.config.episode_length == 0
+
+    def turn(self) -> torch.Tensor:
+        """What was played since the last turn, (games, [games, wins, draws]) on the CPU."""
+        played = self.played.cpu()
+        self.played.zero_()
+        self.finished += int(played[:, 0].sum())
+        return played
+
+    def seat_opponents(self) -> None:
+        """After a turn, and after the league has drawn: who comes next."""
+        wanted = self._next_enemies() if self.league is None else self.league.controllers().to(self.enemies.device)
+        if self.league is not None:
+            # All games have just ended together; one that ended early changes its opponent in the midst of the next.
+            self.wanted = wanted
+            self._place(wanted)
+        elif not torch.equal(wanted, self.wanted):
+            self.wanted, self.pending = wanted, self.config.episode_length
+
+    def look(self) -> dict[str, float]:
+        """Sums over the games since the last look, by STATISTICS."""
+        sums = self.sums.sum(0).tolist()
         self.sums.zero_()
-        self.finished += int(sums[:, 0].sum())
-        if self.league is None:
-            wanted = self._next_enemies()
-            if not torch.equal(wanted, self.wanted if self.pending else self.enemies):
-                self.wanted, self.pending = wanted, self.config.episode_length
-        return sums
+        return dict(zip(STATISTICS, sums, strict=True))
+
+    def name_of(self, seat: int) -> str:
+        """The game a seat of the replay plays in, by its number over all processes."""
+        return f"game-{self.game.first_game + int(self.seats[seat]) // 2:05d}"
+
+    def get_state(self) -> tuple[dict, dict[str, torch.Tensor]]:
+        """(JSON, tensors) of games, replay and counters of this process."""
+        counters = {name: getattr(self, name) for name in ("steps", "finished", "epsilon", "pending")}
+        own = {name: getattr(self, name).cpu() for name in ("sums", "played", "enemies", "wanted")}
+        return counters, {
+            **{f"own.{name}": value for name, value in own.items()},
+            **{f"game.{name}": value for name, value in self.game.get_state().items()},
+            **{f"replay.{name}": value for name, value in self.buffer.get_state().items()},
+        }
+
+    def set_state(self, counters: dict, tensors: dict[str, torch.Tensor] | None) -> None:
+        """Restore `get_state`; without tensors (another number of processes) games and replay begin anew."""
+        for name, value in counters.items():
+            setattr(self, name, value)
+        if tensors is None:
+            self.pending, self.wanted = 0, self._next_enemies() if self.league is None else self.enemies
+            self.seat_opponents()
+            self._place(self.wanted)
+            return
+        parts = {kind: {} for kind in ("own", "game", "replay")}
+        for name, value in tensors.items():
+            kind, _, rest = name.partition(".")
+            parts[kind][rest] = value
+        self.buffer.set_state(parts["replay"])
+        self.game.set_state(parts["game"])
+        for name, value in parts["own"].items():
+            setattr(self, name, value.to(self.sums.device))
+        self._place(self.enemies)
+        self.game.refresh()

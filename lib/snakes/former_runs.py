@@ -1,0 +1,70 @@
+"""The originals' weight files: written beside the checkpoints, and read by --load_model."""
+
+import re
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from lib.errors import UserError
+from lib.snakes.options import SnakesOptions
+
+RUNS = Path("runs/snakes")
+FOLDER = "trained_model"
+
+
+def write(run: Path, config: SnakesOptions, episode: int, learner: nn.Module) -> None:
+    """RUN/trained_model/actor_<episode>.safetensors and critic_<episode>.safetensors, atomically."""
+    folder = run / FOLDER
+    folder.mkdir(exist_ok=True)
+    for name, module in (("actor", learner.actor), ("critic", learner.critics)):
+        file = folder / f"{name}_{config.model_episode + episode}.safetensors"
+        temporary = file.with_name(f".{file.name}")
+        save_file({key: value.cpu().contiguous() for key, value in module.state_dict().items()}, temporary)
+        temporary.replace(file)
+
+
+def weights(config: SnakesOptions) -> dict[str, torch.Tensor] | None:
+    """The learner's weights that --load_model asks for, None without it. UserError names what there is instead."""
+    if not config.load_model:
+        return None
+    number, episode = config.load_model_run, config.load_model_run_episode
+    found = sorted(path for path in RUNS.glob(f"run{number}*") if re.fullmatch(rf"run{number}(_.*)?", path.name))
+    wanted = [path / FOLDER / f"actor_{episode}.safetensors" for path in found]
+    file = next((path for path in wanted if path.is_file()), None)
+    if file is None:
+        place = found[-1] / FOLDER if found else RUNS / f"run{number}"
+        raise UserError(
+            f"Model not founded at {place}: looked for run {number}, episode {episode}; there is {existing(number)}"
+        )
+    tensors = {f"actor.{name}": value for name, value in read(file).items()}
+    critic = file.with_name(file.name.replace("actor_", "critic_"))
+    tensors |= {f"critics.{name}": value for name, value in read(critic).items()}
+    return tensors
+
+
+def existing(number: int) -> str:
+    """What --load_model could have been given, in words."""
+    runs = {}
+    for file in RUNS.glob(f"run*/{FOLDER}/actor_*.safetensors"):
+        name = re.match(r"run(\d+)", file.parent.parent.name)
+        if name:
+            runs.setdefault(int(name[1]), []).append(int(file.stem.removeprefix("actor_")))
+    if number in runs:
+        return f"run {number} with the episodes {', '.join(map(str, sorted(runs[number])))}"
+    listed = [f"run {run} (episodes {min(episodes)} to {max(episodes)})" for run, episodes in sorted(runs.items())]
+    return ", ".join(listed) or f"no saved model in {RUNS}"
+
+
+def read(file: Path) -> dict[str, torch.Tensor]:
+    """Tensors of a safetensors file. Raises UserError."""
+    try:
+        return load_file(file)
+    except FileNotFoundError:
+        raise UserError(
+            f"Model not founded at {file}: the other file of its episode is there, this one is not"
+        ) from None
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{file} is not readable as safetensors: {' '.join(str(error).split())}") from error
