@@ -8,7 +8,7 @@ from lib.snakes.evaluation import FINAL, JUDGES, Standing
 from lib.snakes.learner import STATISTICS
 from lib.snakes.opponents import LEVELS, opponent
 from lib.snakes.options import BOTS, SnakesOptions
-from lib.snakes.rules import CELLS, TEAM
+from lib.snakes.rules import TEAM
 
 LABELS = {"hunter": "hunter (our strongest bot)", "greedy": "greedy (the original's script)", "random": "random moves"}
 
@@ -177,8 +177,8 @@ tags: [reinforcement-learning, multi-agent, snakes-3v3]
 ---
 # A team for snakes 3v3
 
-One actor for each of the three snakes: hidden {"-".join(map(str, config.hidden))}, features `{config.features}`, {config.algo}.
-Trained by discrete multi-agent DDPG over {results["games"]:,} games ({results["env_steps"]:,} steps of a board of {CELLS} cells).
+One actor for each of the three snakes: hidden {"-".join(map(str, config.hidden))}, features `{config.features}`,
+{config.algo}. Trained by discrete multi-agent DDPG over {results["games"]:,} games ({results["env_steps"]:,} steps).
 
 | opponent | won | games |
 | --- | --- | --- |
@@ -186,6 +186,7 @@ Trained by discrete multi-agent DDPG over {results["games"]:,} games ({results["
 
 Elo {results["elo"]:.0f}, where the original's greedy script has 1000. Arg-max play, half of the games on each side.
 
-Load with `lib.checkpoint.load_export`; play with `scripts/evaluate_snakes.py`, `scripts/watch_snakes.py`; make a competition
-submission with `scripts/export_snakes.py`. Trained against scripted bots and itself: other styles of play may beat it.
+Load with `lib.checkpoint.load_export`; play with `scripts/evaluate_snakes.py` and `scripts/watch_snakes.py`; make a
+competition submission with `scripts/export_snakes.py`. Trained against scripted bots and itself: other styles of play
+may beat it.
 """
