@@ -32,12 +32,11 @@ class Peer:
 
     def __init__(self, folder: Path):
         with _importable(folder):
-            module = importlib.import_module("env.snakes")
+            self.module = importlib.import_module("env.snakes")
             self.common = importlib.import_module("rl_trainer.common")
         settings = json.loads((folder / "env" / "config.json").read_text())["snakes_3v3"]
-        self.game = module.SnakeEatBeans(settings)
+        self.game = self.module.SnakeEatBeans(settings)
         self.choices = _Choices()
-        module.random = self.choices
         self.beans_to_come: list[int] = []
         self.bean_differences = 0
         self.game.generate_beans = self._generate_beans
@@ -62,7 +61,9 @@ class Peer:
         """One step. drawn: the direction of each reversing snake; beans_after: the list of beans to end with."""
         self.choices.waiting = [CODES[drawn[snake]] for snake in sorted(drawn)]
         self.beans_to_come = beans_after
+        own_random, self.module.random = self.module.random, self.choices
         _, rewards, done, _, info = self.game.step(self.game.encode(actions))
+        self.module.random = own_random
         assert not self.choices.waiting, "a direction was handed in that the original did not ask for"
         return {"rewards": rewards, "deaths": list(info["hit"]), "done": bool(done), "scores": list(info["score"])}
 
