@@ -31,6 +31,7 @@ unless the board is full. Random numbers: `noise.draw(a, b, BOT, words[STEP], 16
 `wp.uint32(words[KEY_A])` and `wp.uint32(words[KEY_B])`.
 """
 
+# ruff: noqa: RUF046, UP018 (in a Warp function `int(...)` makes a local that a loop may change)
 import warp as wp
 
 from lib.snakes.kernel_board import BEAN, BEAN_COUNT, HEAD, KEY_A, KEY_B, STEP, on_body, step_from
@@ -98,21 +99,19 @@ def greedy_choice(
         if sharing != 0 and bean >= 0:
             taken = taken | (1 << bean)
         best = int(1 << 30)
-        move = int(0)
         for m in range(4):
             place = step_from(neighbours, head, m)
             # Four times the distance plus the move: the smallest number is the first of the best moves.
-            value = (bean_distance(words, bean, place) + on_body(words, place) * avoiding * FAR) * 4 + m
-            best = wp.min(best, value)
-        move = best & 3
-        actions[k] = move
+            distance = wp.where((on_body(words, place) & avoiding) != 0, FAR, bean_distance(words, bean, place))
+            best = wp.min(best, distance * 4 + m)
+        actions[k] = best & 3
 
 
 @wp.func
 def level3_choice(
     words: wp.array(dtype=int), neighbours: wp.array(dtype=wp.int16), team: int, actions: wp.array(dtype=int)
 ):
-    """Nearest bean; a blocked move counts as 5 cells farther. Different sums differ by 5e-5 or more: float32 is enough."""
+    """Nearest bean; a blocked move counts as 5 cells farther. Sums differ by 5e-5 or more: float32 is enough."""
     for k in range(3 * team, 3 * team + TEAM):
         head = words[HEAD + k]
         bean = nearest_bean(words, head, 0)

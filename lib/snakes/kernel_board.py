@@ -5,7 +5,7 @@ A game is one row of two arrays, given to the functions as one-dimensional array
 
 words, int32 [64]
     BODY + r       bit c: a segment lies on (r, c)         BEAN_ROW + r   bit c: a bean lies on (r, c)
-    HEAD + s, TAIL + s, LENGTH + s, DIRECTION + s, LAST + s    snake s = 0..5: places of head and last segment, segments,
+    HEAD + s, TAIL + s, LENGTH + s, DIRECTION + s, LAST + s    snake s = 0..5: places of head and last segment, length,
                                                             direction 0..3, direction before the last step (-1: none)
     BEAN + j       place of the j-th bean, j < words[BEAN_COUNT], in list order
     KEY_A, KEY_B   key words of the random numbers        STEP  steps made        EPISODE  games finished in this slot
@@ -19,6 +19,7 @@ neighbours, int16 [2560]
 An empty body (a respawn that found no place) has LENGTH 0 and HEAD = TAIL = NOWHERE.
 """
 
+# ruff: noqa: RUF046, UP018 (in a Warp function `int(...)` makes a local that a loop may change)
 import numpy as np
 import warp as wp
 

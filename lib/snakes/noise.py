@@ -71,6 +71,16 @@ def seed_words(seed: int) -> tuple[int, int]:
     return first, mix_word((mix_word(high ^ 0x85A308D3) + low) & WORD)
 
 
+def key_words(seed: int, game: int, episode: int) -> tuple[int, int]:
+    """The two key words of a game, on Python integers."""
+    first, second = seed_words(seed)
+    a, b = game & WORD, episode & WORD
+    for r in range(4):
+        a ^= mix_word((b + first + r * 0x9E3779B9) & WORD)
+        b ^= mix_word((a + second + r * 0x85EBCA6B) & WORD)
+    return a, b
+
+
 @wp.func
 def mix(x: wp.uint32) -> wp.uint32:
     """A 32-bit bijection; see the module docstring."""

@@ -1,0 +1,95 @@
+"""Constant tables of the "team" features (`features_team.py`).
+
+Everything about a pair of places is one look-up in `deltas`, whose index is the difference of the two numbers
+`row * 64 + column`; an entry packs the fields below. NOWHERE is so far away that it falls on entries of its own.
+"""
+
+import numpy as np
+import warp as wp
+
+from lib.snakes.kernel_board import NOWHERE
+from lib.snakes.rules import HEIGHT, MOVES, WIDTH
+
+WIDE_NOWHERE = NOWHERE >> 5 << 6
+DELTAS = 2 * WIDE_NOWHERE + 1
+
+# Fields of an entry of `deltas`, from bit 0: two bits that stay 0 (for the flags of a bean), relative cell, three bits
+# that stay 0 (for the number of a bean), distance, which of the four moves lead onto the cell, and for each move, in
+# two bits, 1 when the cell it leads to is at distance 1 from the cell.
+RELATIVE, NUMBER, DISTANCE, UNIT, BESIDE = 2, 10, 13, 18, 22
+KEY_MASK = (1 << UNIT) - 1
+MISSING = HEIGHT * WIDTH
+HIDDEN = MISSING + 1
+MISSING_KEY = MISSING << RELATIVE | 31 << DISTANCE
+
+vec16 = wp.types.vector(length=16, dtype=int)
+vec4f = wp.types.vector(length=4, dtype=wp.float32)
+
+
+def torus_delta(down: int, right: int) -> tuple[int, int]:
+    """Wrapped row and column difference: -5..4 and -10..9."""
+    return (down + 5) % HEIGHT - 5, (right + 10) % WIDTH - 10
+
+
+def torus_distance(down: int, right: int) -> int:
+    """Steps between two cells with this row and column difference, wrapping."""
+    down, right = torus_delta(down, right)
+    return abs(down) + abs(right)
+
+
+def delta_table() -> np.ndarray:
+    """int32 [DELTAS]: the packed facts of a place relative to another, by the difference of their wide numbers."""
+    table = np.full(DELTAS, HIDDEN << RELATIVE | 31 << DISTANCE, np.int32)
+    for down in range(1 - HEIGHT, HEIGHT):
+        for right in range(1 - WIDTH, WIDTH):
+            rows, columns = torus_delta(down, right)
+            entry = ((rows + 5) * WIDTH + columns + 10) << RELATIVE | torus_distance(down, right) << DISTANCE
+            for move, (move_down, move_right) in enumerate(MOVES):
+                apart = torus_distance(rows - move_down, columns - move_right)
+                entry |= (apart == 0) << (UNIT + move) | (apart == 1) << (BESIDE + 2 * move)
+            table[WIDE_NOWHERE + down * 64 + right] = entry
+    return table
+
+
+def relative_table() -> np.ndarray:
+    """float32 [HIDDEN + 1, 4]: dr / 5, dc / 10, distance / 15, 0 of a relative cell, a missing bean, an empty body."""
+    table = np.zeros((HIDDEN + 1, 4))
+    for row in range(HEIGHT):
+        for column in range(WIDTH):
+            distance = torus_distance(row - 5, column - 10)
+            table[row * WIDTH + column, :3] = (row - 5) / 5, (column - 10) / 10, distance / 15
+    table[MISSING, 2] = 1
+    return table.astype(np.float32)
+
+
+def move_table() -> np.ndarray:
+    """float32 [32, 4]: blocked, bean, free neighbours / 4, 0; by body | tail << 1 | bean << 2 | taken << 3."""
+    index = np.arange(32)
+    blocked = (index & 1) * (1 - 0.5 * (index >> 1 & 1))
+    return np.stack([blocked, index >> 2 & 1, (3 - (index >> 3)) / 4, 0 * index], 1).astype(np.float32)
+
+
+def length_table() -> np.ndarray:
+    """float32 [201, 4]: length / 20, 0, 0, (length - 3) / 10."""
+    length = np.arange(HEIGHT * WIDTH + 1)
+    return np.stack([length / 20, 0 * length, 0 * length, (length - 3) / 10], 1).astype(np.float32)
+
+
+@wp.struct
+class TeamTables:
+    """Constant tables of the features, on the device of the game."""
+
+    deltas: wp.array(dtype=int)
+    relative: wp.array(dtype=vec4f)
+    moves: wp.array(dtype=vec4f)
+    lengths: wp.array(dtype=vec4f)
+
+
+def team_tables(device) -> TeamTables:
+    """The tables on a device."""
+    tables = TeamTables()
+    tables.deltas = wp.array(delta_table(), dtype=int, device=device)
+    tables.relative = wp.array(relative_table(), dtype=vec4f, device=device)
+    tables.moves = wp.array(move_table(), dtype=vec4f, device=device)
+    tables.lengths = wp.array(length_table(), dtype=vec4f, device=device)
+    return tables

@@ -1,0 +1,289 @@
+"""The "team" features: 68 float32 per snake, relative to the snake and its team, as Warp functions.
+
+Seen from snake s of team t. The others are the two mates, then the three enemies, each in ascending order. Torus delta
+of a cell x from the own head h: dr = ((x.row - h.row + 5) mod 10) - 5 in -5..4, dc = ((x.col - h.col + 10) mod 20) - 10
+in -10..9; torus distance = min(|row difference|, 10 - |..|) + min(|column difference|, 20 - |..|).
+
+0-3    own direction one-hot (up, down, left, right)
+4      own length / 20
+5      step / 200 (steps made in this game)
+6      (sum of lengths of the own team - sum of lengths of the enemy team) / 20
+7      (own length - 3) / 10
+8-27   for each move m = up, down, left, right the cell c it leads to, five numbers (8 + 5 m + k): k = 0: 1 if c holds
+       a segment that is not a tail, 0.5 if it holds a tail (last segment), else 0; k = 1: 1 if a bean lies on c;
+       k = 2: number of the four neighbours of c without segment / 4; k = 3, 4: number of enemies' heads and of mates'
+       heads at torus distance 1 from c
+28-52  beans sorted by torus distance from the own head, ties in list order, five numbers each (28 + 5 j + k): dr / 5,
+       dc / 10, distance / 15, 1 if a mate's head is strictly nearer to it, 1 if an enemy's head is nearer or as near;
+       0, 0, 1, 0, 0 for each bean that is missing
+53-67  others, three numbers each (53 + 3 j + k): dr / 5, dc / 10 of its head, its length / 20
+
+An empty body (only after the end of a game, see the rules) counts as length 0 with head delta 0, 0; its own features
+are all 0.
+
+The look-ups are explained in `features_tables.py`.
+"""
+
+# ruff: noqa: RUF046, UP018 (in a Warp function `int(...)` makes a local that a loop may change)
+import warp as wp
+
+from lib.snakes.features_tables import (
+    BESIDE,
+    DISTANCE,
+    KEY_MASK,
+    MISSING_KEY,
+    NUMBER,
+    RELATIVE,
+    UNIT,
+    WIDE_NOWHERE,
+    TeamTables,
+    vec4f,
+)
+from lib.snakes.kernel_board import BEAN, BEAN_COUNT, BODY, DIRECTION, HEAD, LENGTH, STEP, TAIL
+from lib.snakes.rules import BEANS, FEATURES, HEIGHT, SNAKES, TEAM, WIDTH
+
+COUNT = FEATURES["team"]
+vec16 = wp.types.vector(length=16, dtype=int)
+
+
+@wp.func
+def wide(place: int) -> int:
+    """row * 64 + column."""
+    return place + (place & ~31)
+
+
+@wp.func
+def at_offset(row: wp.array(dtype=float), offset: int) -> wp.array(dtype=vec4f):
+    """Four numbers of a row as one value, so that they are written at once."""
+    return wp.array(ptr=row.ptr + wp.uint64(4 * offset), shape=(1,), dtype=vec4f)
+
+
+@wp.func
+def bean_keys(words: wp.array(dtype=int), deltas: wp.array(dtype=int), team: int):
+    """Sort keys [3 snakes, 5 beans] of a team, then one word: for each snake, in four bits, the moves onto a bean.
+
+    A key is the entry of `deltas` with the bean's number and, in the lowest bits, 2 if a mate's head is nearer and 1 if
+    an enemy's head is nearer or as near.
+    """
+    keys = vec16()
+    onto = int(0)
+    own = HEAD + TEAM * team
+    enemy = HEAD + TEAM - TEAM * team
+    h0 = WIDE_NOWHERE - wide(words[own])
+    h1 = WIDE_NOWHERE - wide(words[own + 1])
+    h2 = WIDE_NOWHERE - wide(words[own + 2])
+    g0 = WIDE_NOWHERE - wide(words[enemy])
+    g1 = WIDE_NOWHERE - wide(words[enemy + 1])
+    g2 = WIDE_NOWHERE - wide(words[enemy + 2])
+    beans = words[BEAN_COUNT]
+    for j in range(BEANS):
+        if j < beans:
+            bean = wide(words[BEAN + j])
+            e0 = deltas[bean + h0]
+            e1 = deltas[bean + h1]
+            e2 = deltas[bean + h2]
+            d0 = (e0 >> DISTANCE) & 31
+            d1 = (e1 >> DISTANCE) & 31
+            d2 = (e2 >> DISTANCE) & 31
+            f0 = (deltas[bean + g0] >> DISTANCE) & 31
+            f1 = (deltas[bean + g1] >> DISTANCE) & 31
+            f2 = (deltas[bean + g2] >> DISTANCE) & 31
+            nearest = wp.min(f0, wp.min(f1, f2))
+            onto = onto | ((e0 >> UNIT) & 15) | (((e1 >> UNIT) & 15) << 4) | (((e2 >> UNIT) & 15) << 8)
+            number = j << NUMBER
+            keys[j] = (e0 & KEY_MASK) + number + bean_flags(d0, wp.min(d1, d2), nearest)
+            keys[5 + j] = (e1 & KEY_MASK) + number + bean_flags(d1, wp.min(d0, d2), nearest)
+            keys[10 + j] = (e2 & KEY_MASK) + number + bean_flags(d2, wp.min(d0, d1), nearest)
+        else:
+            keys[j] = MISSING_KEY
+            keys[5 + j] = MISSING_KEY
+            keys[10 + j] = MISSING_KEY
+    keys[15] = onto
+    return keys
+
+
+@wp.func
+def bean_flags(own: int, mates: int, enemies: int) -> int:
+    """2 if a mate is nearer, 1 if an enemy is nearer or as near."""
+    return wp.where(mates < own, 2, 0) + wp.where(enemies <= own, 1, 0)
+
+
+@wp.func
+def write_bean(row: wp.array(dtype=float), offset: int, key: int, relative: wp.array(dtype=vec4f)):
+    """The five numbers of a bean."""
+    facts = relative[(key >> RELATIVE) & 255]
+    facts[3] = float((key >> 1) & 1)
+    target = at_offset(row, offset)
+    target[0] = facts
+    row[offset + 4] = float(key & 1)
+
+
+@wp.func
+def write_beans(row: wp.array(dtype=float), keys: vec16, first: int, relative: wp.array(dtype=vec4f)):
+    """Sorts five keys with a network of nine comparisons and writes the beans."""
+    a = keys[first]
+    b = keys[first + 1]
+    c = keys[first + 2]
+    d = keys[first + 3]
+    e = keys[first + 4]
+    a1 = wp.min(a, b)
+    b1 = wp.max(a, b)
+    d1 = wp.min(d, e)
+    e1 = wp.max(d, e)
+    c2 = wp.min(c, e1)
+    e2 = wp.max(c, e1)
+    c3 = wp.min(c2, d1)
+    d3 = wp.max(c2, d1)
+    b4 = wp.min(b1, e2)
+    e4 = wp.max(b1, e2)
+    a5 = wp.min(a1, d3)
+    d5 = wp.max(a1, d3)
+    a6 = wp.min(a5, c3)
+    c6 = wp.max(a5, c3)
+    b7 = wp.min(b4, d5)
+    d7 = wp.max(b4, d5)
+    write_bean(row, 28, a6, relative)
+    write_bean(row, 33, wp.min(b7, c6), relative)
+    write_bean(row, 38, wp.max(b7, c6), relative)
+    write_bean(row, 43, d7, relative)
+    write_bean(row, 48, e4, relative)
+
+
+@wp.func
+def padded_rows(words: wp.array(dtype=int)) -> vec16:
+    """Body bits of rows -2 to 11, wrapping; bit q is column q - 2, from -2 to 21 (bits above are rubbish)."""
+    rows = vec16()
+    for row in range(HEIGHT):
+        bits = words[BODY + row]
+        rows[row + 2] = (bits << 2) | (bits >> (WIDTH - 2)) | (bits << (WIDTH + 2))
+    rows[0] = rows[HEIGHT]
+    rows[1] = rows[HEIGHT + 1]
+    rows[HEIGHT + 2] = rows[2]
+    rows[HEIGHT + 3] = rows[3]
+    return rows
+
+
+@wp.func
+def write_move(
+    row: wp.array(dtype=float),
+    move: int,
+    body: int,
+    taken: int,
+    tails: int,
+    onto: int,
+    beside_enemies: int,
+    beside_mates: int,
+    moves: wp.array(dtype=vec4f),
+):
+    """The five numbers of a move: body bit of its cell, taken ones of its neighbours, bits and counts of all moves."""
+    index = body | (((tails >> move) & 1) << 1) | (((onto >> move) & 1) << 2) | (taken << 3)
+    facts = moves[index]
+    facts[3] = float((beside_enemies >> (2 * move)) & 3)
+    target = at_offset(row, 8 + 5 * move)
+    target[0] = facts
+    row[12 + 5 * move] = float((beside_mates >> (2 * move)) & 3)
+
+
+@wp.func
+def write_moves(
+    row: wp.array(dtype=float),
+    rows: vec16,
+    head: int,
+    tails: int,
+    onto: int,
+    beside_enemies: int,
+    beside_mates: int,
+    moves: wp.array(dtype=vec4f),
+):
+    """The four moves. The own head is a taken neighbour of each of the four cells and is not counted in `taken`."""
+    line = head >> 5
+    column = head & 31
+    w0 = (rows[line] >> (column + 2)) & 1
+    w1 = (rows[line + 1] >> (column + 1)) & 7
+    w2 = (rows[line + 2] >> column) & 31
+    w3 = (rows[line + 3] >> (column + 1)) & 7
+    w4 = (rows[line + 4] >> (column + 2)) & 1
+    up_left = w1 & 1
+    up_right = w1 >> 2
+    down_left = w3 & 1
+    down_right = w3 >> 2
+    write_move(row, 0, (w1 >> 1) & 1, w0 + up_left + up_right, tails, onto, beside_enemies, beside_mates, moves)
+    write_move(row, 1, (w3 >> 1) & 1, w4 + down_left + down_right, tails, onto, beside_enemies, beside_mates, moves)
+    left = (w2 & 1) + up_left + down_left
+    write_move(row, 2, (w2 >> 1) & 1, left, tails, onto, beside_enemies, beside_mates, moves)
+    right = (w2 >> 4) + up_right + down_right
+    write_move(row, 3, (w2 >> 3) & 1, right, tails, onto, beside_enemies, beside_mates, moves)
+
+
+@wp.func
+def write_other(row: wp.array(dtype=float), offset: int, entry: int, length: int, tables: TeamTables):
+    """The three numbers of another snake."""
+    facts = tables.relative[(entry >> RELATIVE) & 255]
+    size = tables.lengths[length]
+    row[offset] = facts[0]
+    row[offset + 1] = facts[1]
+    row[offset + 2] = size[0]
+
+
+@wp.func
+def write_snake(
+    words: wp.array(dtype=int),
+    tables: TeamTables,
+    rows: vec16,
+    keys: vec16,
+    team: int,
+    own: int,
+    clock: float,
+    lead: float,
+    row: wp.array(dtype=float),
+):
+    """One row of 68 numbers: snake `own` (0..2) of a team."""
+    deltas = tables.deltas
+    snake = TEAM * team + own
+    head = words[HEAD + snake]
+    origin = WIDE_NOWHERE - wide(head)
+    direction = words[DIRECTION + snake]
+    for k in range(4):
+        row[k] = float(wp.where(direction == k, 1, 0))
+    facts = tables.lengths[words[LENGTH + snake]]
+    facts[1] = clock
+    facts[2] = lead
+    target = at_offset(row, 4)
+    target[0] = facts
+    mate = TEAM * team + wp.where(own == 0, 1, 0)
+    other_mate = TEAM * team + wp.where(own == 2, 1, 2)
+    enemy = TEAM - TEAM * team
+    m0 = deltas[origin + wide(words[HEAD + mate])]
+    m1 = deltas[origin + wide(words[HEAD + other_mate])]
+    write_other(row, 53, m0, words[LENGTH + mate], tables)
+    write_other(row, 56, m1, words[LENGTH + other_mate], tables)
+    beside_enemies = int(0)
+    for j in range(TEAM):
+        entry = deltas[origin + wide(words[HEAD + enemy + j])]
+        beside_enemies += (entry >> BESIDE) & 255
+        write_other(row, 59 + 3 * j, entry, words[LENGTH + enemy + j], tables)
+    tails = int(0)
+    for j in range(SNAKES):
+        tails = tails | ((deltas[origin + wide(words[TAIL + j])] >> UNIT) & 15)
+    beside_mates = ((m0 >> BESIDE) & 255) + ((m1 >> BESIDE) & 255)
+    onto = keys[15] >> (4 * own)
+    write_moves(row, rows, head, tails, onto, beside_enemies, beside_mates, tables.moves)
+    write_beans(row, keys, 5 * own, tables.relative)
+
+
+@wp.func
+def write_team(words: wp.array(dtype=int), tables: TeamTables, team: int, out: wp.array(dtype=float)):
+    """The three rows of a team, [3 * 68] numbers."""
+    keys = bean_keys(words, tables.deltas, team)
+    rows = padded_rows(words)
+    lead = int(0)
+    for k in range(TEAM):
+        lead += words[LENGTH + TEAM * team + k] - words[LENGTH + TEAM - TEAM * team + k]
+    clock = float(words[STEP]) / 200.0
+    for own in range(TEAM):
+        row = wp.array(ptr=out.ptr + wp.uint64(4 * COUNT * own), shape=(COUNT,), dtype=float)
+        if words[LENGTH + TEAM * team + own] == 0:
+            for k in range(COUNT):
+                row[k] = 0.0
+        else:
+            write_snake(words, tables, rows, keys, team, own, clock, float(lead) / 20.0, row)
