@@ -119,8 +119,7 @@ class SnakesVectorEnv(VectorEnv):
         if seed is not None:
             if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
                 raise UserError(f"seed is {seed!r}: expected one whole number for all games")
-            self._make(int(seed))
-        self.game.reset()
+        self.game.reset(None if seed is None else int(seed))
         self.begun = True
         observations = self._own(self.game.features)
         return observations, self._mask_info(observations)

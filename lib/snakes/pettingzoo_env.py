@@ -6,7 +6,9 @@ import torch
 from lib.errors import UserError
 from lib.snakes.game import SnakesVec
 from lib.snakes.planes import SHAPE, grid_planes, open_moves
+from lib.snakes.replay import Replay
 from lib.snakes.rules import ACTIONS, FEATURES, SNAKES, STEPS, TEAM
+from lib.snakes.terminal import render as render_text
 
 try:
     from gymnasium.spaces import Box, Discrete
@@ -32,8 +34,8 @@ class SnakesParallelEnv(ParallelEnv):
     leads into a body, all 1 when every move does; infos[agent]["died"] and ["score"] (length - 3) besides.
 
     All agents end together: terminated after 200 steps, on a full board or when a respawn finds no place; truncated
-    when `episode_steps` is below 200 and reached. `reset(seed=s)` starts the game number 0 of seed s; without a seed
-    the next game of the seed before.
+    when `episode_steps` is below 200 and reached. `reset(seed=s)` starts the first game of seed s; without a seed
+    the next one, or the same where no step was made.
     """
 
     metadata = {"name": "snakes_3v3", "render_modes": ["ansi"], "is_parallelizable": True}  # noqa: RUF012
@@ -45,15 +47,23 @@ class SnakesParallelEnv(ParallelEnv):
             raise UserError(f"observations {observations!r}: expected one of {', '.join(OBSERVATIONS)}")
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise UserError(f"render_mode {render_mode!r}: expected ansi or None")
-        self.observations, self.seed, self.episode_steps = observations, seed, episode_steps
+        self.observations, self.episode_steps = observations, episode_steps
         self.render_mode = render_mode
         self.possible_agents, self.agents = list(AGENTS), []
         shape = SHAPE if observations == "grid" else (FEATURES[observations],)
         low, high = (0.0, 1.0) if observations == "grid" else (-LIMIT, LIMIT)
         self.observation_spaces = {agent: Box(low, high, shape, np.float32) for agent in AGENTS}
         self.action_spaces = {agent: Discrete(len(ACTIONS)) for agent in AGENTS}
-        self.episode = -1
-        self._make()
+        self.game = SnakesVec(
+            1,
+            seed=seed,
+            features="team" if observations == "grid" else observations,
+            observe="both",
+            left="external",
+            right="external",
+            episode_steps=episode_steps,
+            autoreset=False,
+        )
 
     def observation_space(self, agent: str) -> Box:
         return self.observation_spaces[agent]
@@ -63,11 +73,7 @@ class SnakesParallelEnv(ParallelEnv):
 
     def reset(self, seed: int | None = None, options: dict | None = None):
         """(observations, infos) of a new game; `options` has no effect."""
-        if seed is not None:
-            self.seed, self.episode = seed, -1
-            self._make()
-        self.episode += 1
-        self.game.reset()
+        self.game.reset(seed)
         self.agents = list(AGENTS)
         return self._see(), self._infos(np.zeros(SNAKES))
 
@@ -97,26 +103,10 @@ class SnakesParallelEnv(ParallelEnv):
         """The board as text with render_mode "ansi", else None."""
         if self.render_mode != "ansi":
             return None
-        from lib.snakes.terminal import board_text
-
-        return board_text(self.game.snapshot(0))
+        return render_text(Replay(("left", "right"), [self.game.snapshot(0)]), 0, colour=False)
 
     def close(self) -> None:
         """Nothing is held."""
-
-    def _make(self) -> None:
-        """The games of `self.seed`; reset() begins the first."""
-        layout = "team" if self.observations == "grid" else self.observations
-        self.game = SnakesVec(
-            1,
-            seed=self.seed,
-            features=layout,
-            observe="both",
-            left="external",
-            right="external",
-            episode_steps=self.episode_steps,
-            autoreset=False,
-        )
 
     def _see(self) -> dict[str, np.ndarray]:
         self.shown = self.game.snapshot(0)
