@@ -160,19 +160,22 @@ class Replay:
         }
 
 
-def record(game: SnakesVec, choose: Callable[[SnakesVec], None], *, names: tuple[str, str], seed: int | None = None):
-    """Play slot 0 of `game` to the end of its current game and return the Replay.
+def record(
+    game: SnakesVec, choose: Callable[[SnakesVec], None], *, names: tuple[str, str], seed: int | None = None
+) -> Replay:
+    """Play slot 0 of `game`, from where it stands, to the end of its game.
 
     `choose(game)` fills `game.actions` for teams whose controller is external; it may do nothing for scripted ones.
     `game` must have been made with autoreset=False, so that the last state is still there to be recorded.
     """
-    assert not game.autoreset, "record needs SnakesVec(..., autoreset=False)"
     replay = Replay(names, [game.snapshot(0)], seed=seed, started=datetime.datetime.now().strftime(TIME))
     while True:
         choose(game)
         game.step()
         events = [values[0].tolist() for values in (game.actions, game.deaths, game.rewards)]
-        replay.append(game.snapshot(0), *events)
+        state = game.snapshot(0)
+        assert state.step > 0, "record needs SnakesVec(..., autoreset=False): the end of the game is gone"
+        replay.append(state, *events)
         if game.done[0]:
             return replay
 
