@@ -9,16 +9,22 @@ import torch
 from safetensors.torch import save_file
 
 from lib.checkpoint import EXPORT_FORMAT
-from lib.snakes.network import Actor, ActorConfig
+from lib.snakes import SnakesVec
+from lib.snakes.network import Actor, ActorConfig, Trunk
 
 
 def wild_actor(seed: int = 0, **options) -> Actor:
     """An untrained actor with large weights: its moves differ from state to state and its snakes die often."""
+    vec = SnakesVec(32, seed=seed, features=options.get("features", "team"), left="random", right="random")
+    for _ in range(40):
+        vec.step()
     generator = torch.Generator().manual_seed(seed)
     actor = Actor(ActorConfig(**{"hidden": (24, 24), **options}))
     with torch.no_grad():
         for parameter in actor.parameters():
             parameter.normal_(0.0, 0.4, generator=generator)
+        # No move is the favourite of all states.
+        actor.layers[-1].bias -= Trunk.forward(actor, vec.features[:, 0]).mean((0, 1))
     return actor.eval()
 
 
