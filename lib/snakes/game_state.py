@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 
 from lib.errors import UserError
@@ -69,7 +71,7 @@ def write_game(state: GameState, seed: int, game: int) -> tuple[list[int], list[
         words[LENGTH + snake] = len(places)
         for place in places:
             words[BODY + (place >> 5)] |= 1 << (place & 31)
-        for toward, cell in zip(cells, cells[1:]):
+        for toward, cell in itertools.pairwise(cells):
             codes[place_of(cell)] = snake << 3 | link(cell, toward)
     words[DIRECTION : DIRECTION + SNAKES] = state.directions
     words[LAST : LAST + SNAKES] = state.last_directions or [-1] * SNAKES
