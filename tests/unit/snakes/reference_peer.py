@@ -103,13 +103,13 @@ class Peer:
             peer.cur_bean_num += 1
 
 
-def missing_parts(folder: str | None) -> str | None:
-    """Why a folder is no checkout of the original; None when it is one."""
+def missing_parts(folder: str | None, name: str = "QUARTET_SNAKES_PEER") -> str | None:
+    """Why the folder that `name` gives is no checkout of the original; None when it is one."""
     if not folder:
-        return "QUARTET_SNAKES_PEER is not set to a checkout of jidiai/Competition_3v3snakes"
+        return f"{name} is not set to a checkout of jidiai/Competition_3v3snakes"
     for part in ("env/snakes.py", "env/config.json", "rl_trainer/common.py"):
         if not (Path(folder) / part).is_file():
-            return f"{part} is missing in the folder that QUARTET_SNAKES_PEER names"
+            return f"{part} is missing in the folder that {name} gives"
     return None
 
 

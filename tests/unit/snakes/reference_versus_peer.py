@@ -85,6 +85,7 @@ class PeerMatch:
                 if moves[snake] == OPPOSITE[game.directions[snake]]
             }
             result = step(game, moves, noise)
+            game.events["game_over"] += result.done
             game.events["early_end"] += result.done and game.step_count < game.episode_steps
             snapshot = self.vec.snapshot(slot)
             theirs = self.peers[slot].step(moves, drawn, snapshot.beans)

@@ -9,32 +9,10 @@ from reference_boards import crowded_game, direction_of, walk
 from reference_lockstep import to_state
 
 from lib.snakes import GameState, SnakesVec
+from lib.snakes.match import play_match
+from lib.snakes.players import ScriptedPlayer
 
 UP, DOWN, LEFT, RIGHT = range(4)
-
-
-def final_scores(left: str, right: str, games: int, seed: int) -> torch.Tensor:
-    """Final scores of the two teams, [games, 2]."""
-    vec = SnakesVec(games, seed=seed, features="none", left=left, right=right)
-    vec.reset()
-    while int(vec.episode.min()) < 1:
-        vec.step()
-        first = vec.episode == 1
-        if "kept" not in locals():
-            kept, seen = torch.zeros((games, 6), dtype=torch.int32), torch.zeros(games, dtype=torch.bool)
-        new = first & ~seen
-        kept[new] = vec.final_scores[new]
-        seen |= first
-    return kept.reshape(games, 2, 3).sum(-1)
-
-
-def win_rates(opponent: str, games: int) -> tuple[float, float]:
-    """Share of games won as the left and as the right team."""
-    as_left = final_scores("hunter", opponent, games, 5)
-    as_right = final_scores(opponent, "hunter", games, 6)
-    return float((as_left[:, 0] > as_left[:, 1]).float().mean()), float(
-        (as_right[:, 1] > as_right[:, 0]).float().mean()
-    )
 
 
 @pytest.mark.parametrize(
@@ -42,7 +20,8 @@ def win_rates(opponent: str, games: int) -> tuple[float, float]:
 )
 def test_wins_on_both_sides(opponent, least):
     """About 93 % of 400 games a side; four standard deviations below that is 88 %."""
-    rates = win_rates(opponent, 400)
+    sides = play_match(ScriptedPlayer("hunter"), ScriptedPlayer(opponent), 800, seed=5).per_side
+    rates = [sides[side].wins / sides[side].games for side in ("left", "right")]
     assert min(rates) >= least, rates
     assert abs(rates[0] - rates[1]) < 0.08
 
@@ -116,12 +95,13 @@ def test_takes_the_short_way_across_the_edge():
 
 
 def test_does_not_enter_a_pocket_for_a_bean():
-    """A bean in a dead end of one cell: a long snake leaves it."""
-    ring = walk((3, 5), (RIGHT, 1), (UP, 2), (LEFT, 2), (DOWN, 4), (RIGHT, 6), (UP, 5), (LEFT, 1))
-    head_up = [cell(2, 5), *ring]
-    state = state_of(far_away(head_up), [cell(4, 5), cell(8, 15), cell(8, 16), cell(8, 17), cell(8, 18)])
-    assert len(head_up) > 20
-    assert choices([state])[0, 0] in (UP, LEFT, RIGHT)
+    """The bean lies in a dead end of one cell between own segments; without those the snake takes it."""
+    beans = [cell(4, 6), cell(0, 15), cell(0, 16), cell(0, 18), cell(0, 19)]
+    around = walk((4, 5), (DOWN, 1), (RIGHT, 2), (UP, 2), (LEFT, 1), (UP, 1), (LEFT, 6))
+    straight = walk((4, 5), (DOWN, 2))
+    pocket, open_board = choices([state_of(far_away(around), beans), state_of(far_away(straight), beans)])[:, 0]
+    assert pocket in (UP, LEFT)
+    assert open_board == RIGHT
 
 
 def test_mates_do_not_take_the_same_cell():

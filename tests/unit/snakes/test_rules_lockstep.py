@@ -47,7 +47,7 @@ def test_crowded_boards(left, right):
         for _ in range(8):
             lockstep.step(random_actions(actions_rng, 48))
     assert_equal(lockstep)
-    wanted = {"death": 3000, "long_death": 500, "death_after_eating": 100, "self_collision": 200, "quirk_a": 150,
+    wanted = {"death": 2500, "long_death": 500, "death_after_eating": 100, "self_collision": 100, "quirk_a": 150,
               "quirk_b": 50, "quirk_c": 5, "board_full": 5, "early_end": 10}  # fmt: skip
     for name, least in wanted.items():
         assert lockstep.events[name] >= least, (name, lockstep.events)
