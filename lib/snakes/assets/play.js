@@ -164,7 +164,6 @@ class Play {
 
   toggle() {
     if (this.phase === "running") this.pause();
-    else if (this.phase === "over") this.again();
     else this.resume();
   }
 
@@ -307,8 +306,15 @@ class Play {
   readKept() {
     const text = this.withStorage((storage) => storage.getItem(this.setup.storageKey));
     if (text === null) return null;
-    const kept = JSON.parse(text);
-    const sound = Number.isSafeInteger(kept.seed) && /^([0-3]{6})+$/.test(kept.actions);
+    let kept = null;
+    try {
+      kept = JSON.parse(text);
+    } catch (error) {
+      if (!(error instanceof SyntaxError)) throw error;
+    }
+    const sound = kept !== null && Number.isSafeInteger(kept.seed) && /^([0-3]{6})+$/.test(kept.actions);
+    // What this page did not write itself is worth nothing to anyone.
+    if (!sound) this.forget();
     return sound ? kept : null;
   }
 

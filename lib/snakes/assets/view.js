@@ -1,6 +1,6 @@
 // The parts that watching and playing share: markup, score line, snakes, board, clock of animation frames.
 const PLAY_ICON = "M4 2l10 6-10 6z", PAUSE_ICON = "M3 2h4v12H3zM9 2h4v12H9z";
-const DIRECTION_NAMES = ["up", "down", "left", "right"];
+const BUTTON_REST_MS = 500;
 
 class View {
   constructor(host) {
@@ -84,7 +84,9 @@ class View {
       }),
     );
     parts.cover.hidden = false;
-    if (buttons.length) parts.coverButtons.firstChild.focus({ preventScroll: true });
+    const first = parts.coverButtons.firstChild;
+    // A space that was meant as a pause must not press a button that has only just appeared.
+    if (first) setTimeout(() => first.isConnected && first.focus({ preventScroll: true }), BUTTON_REST_MS);
   }
 
   uncover() {
