@@ -5,15 +5,15 @@
 CHECKOUT is a checkout of github.com/jidiai/Competition_3v3snakes. Its game (env/snakes.py), its greedy team
 (rl_trainer/common.py) and its shipped submission (agent/rl/) are used unmodified. The checkpoint is exported to a
 temporary folder and loaded from there as the platform loads a submission; it changes sides after every game. The same
-checkpoint plays the same opponents in our kernel; the win rate in the original's game has to lie in the interval of
-ours, and against its shipped model at or above --bar. The original's submission drops the wrong
-heads when it plays on the right side (our own reading of its model does not): both sides are reported.
+checkpoint plays the same opponents in our kernel. Bar: against greedy the two win rates agree (0 lies in the 95 %
+interval of their difference), and against the shipped model at least --bar of the original's games are won. On the
+right side the original's submission drops the wrong heads, our reading of its model does not: against it the two games
+have opponents that differ there.
 """
 
 import argparse
 import importlib
 import importlib.util
-import json
 import random
 import sys
 import tempfile
@@ -26,7 +26,7 @@ from record import write_result
 
 from lib.checkpoint import load_export
 from lib.errors import UserError
-from lib.snakes.match import MatchResult, Tally, play_match, wilson
+from lib.snakes.match import MatchResult, Tally, difference_interval, play_match
 from lib.snakes.players import SubmissionPlayer, load_player
 from lib.snakes.rules import ACTIONS, SNAKES, TEAM
 from lib.snakes.submission import export_submission
@@ -130,15 +130,17 @@ def match(peer: Peer, submission: Path, opponent, name: str, games: int) -> Matc
 
 
 def compare(theirs: MatchResult, ours: MatchResult) -> dict:
-    """Both results; whether the win rate in the original's game lies in the interval of as many games of ours."""
-    low, high = wilson(round(ours.win_rate * theirs.games), theirs.games)
+    """Both results, and whether they agree: 0 in the 95 % interval of the difference of the two win rates."""
+    low, high = difference_interval(theirs.wins, theirs.games, ours.wins, ours.games)
     return {
+        "win_rate_original_game": theirs.win_rate,
+        "interval_original_game": list(theirs.interval()),
+        "win_rate_our_kernel": ours.win_rate,
+        "interval_our_kernel": list(ours.interval()),
+        "interval_of_the_difference": [low, high],
+        "agree": low <= 0.0 <= high,
         "original_game": theirs.to_dict(),
         "our_kernel": ours.to_dict(),
-        "win_rate_original_game": theirs.win_rate,
-        "win_rate_our_kernel": ours.win_rate,
-        "interval_of_ours_at_that_many_games": [low, high],
-        "within": low <= theirs.win_rate <= high,
     }
 
 
@@ -160,8 +162,7 @@ def main() -> int:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(json.dumps({name: figures[name] for name in ("greedy", "shipped")}, indent=1))
-    print(f"win rate within the interval of ours: {figures['within']}; the bar is met: {figures['bar_met']}")
+    print_figures(figures)
     if not args.dry_run:
         print(f"written to {write_result('snakes_submission', figures, settings=dict(vars(args))).name}")
     return 0
@@ -181,9 +182,20 @@ def measure(args) -> dict:
         "shipped": play_match(player, old, args.games_kernel, seed=0),
     }
     figures = {"greedy": compare(greedy, kernel["greedy"]), "shipped": compare(shipped, kernel["shipped"])}
-    figures["within"] = figures["greedy"]["within"]
-    figures["bar_met"] = shipped.win_rate >= args.bar
+    figures["bar_met"] = figures["greedy"]["agree"] and shipped.win_rate >= args.bar
     return figures
+
+
+def print_figures(figures: dict) -> None:
+    """One line an opponent."""
+    for name in ("greedy", "shipped"):
+        found = figures[name]
+        texts = []
+        for where in ("original_game", "our_kernel"):
+            low, high = found[f"interval_{where}"]
+            texts.append(f"{where} {100 * found[f'win_rate_{where}']:.1f} % ({100 * low:.1f} to {100 * high:.1f})")
+        print(f"{name}: {', '.join(texts)}; {'they agree' if found['agree'] else 'they differ'}")
+    print(f"the bar is {'met' if figures['bar_met'] else 'missed'}")
 
 
 if __name__ == "__main__":

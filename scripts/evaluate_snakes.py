@@ -5,6 +5,9 @@ Two on a CPU:  accelerate launch --config_file accelerate_configs/cpu_2.yaml scr
 The names of the original: --my_ai X --opponent Y --episode N
 """  # noqa: E501
 
+import functools
+import operator
+import statistics
 import sys
 import time
 from dataclasses import dataclass
@@ -14,7 +17,6 @@ from lib import launch
 from lib.args import option
 from lib.checkpoint import StopSignals, atomic_write_json, load_export
 from lib.distributed import gather_rows
-from lib.errors import UserError
 from lib.snakes.match import MatchResult, play_match
 from lib.snakes.players import SCRIPTED, load_player
 
@@ -28,12 +30,15 @@ class Config:
 
     left: str = option(help=f"the player that is measured: {PLAYER_HELP}", group="match")
     right: str = option(help="its opponent, as --left", group="match")
-    games: int = option(1000, "games over all processes", "match", minimum=1)
+    games: int = option(1000, "games over all processes, with each seed", "match", minimum=1)
     both_sides: bool = option(True, "change sides after every game", "match")
     sample: bool = option(
         False, "trained networks draw their moves from the policy instead of playing the likeliest", "match"
     )
     seed: int = option(0, "the games are a function of it", "run", minimum=0)
+    seeds: int = option(
+        1, "play with so many seeds from --seed on; least and median win rate are told", "run", minimum=1
+    )
     num_envs: int | None = option(None, "games at a time in each process; changes no result", "run", minimum=1)
     report_json: str | None = option(None, "write the result here", "run")
     device: str | None = option(None, "cpu forces CPU; devices are placed by the launcher", "run")
@@ -47,36 +52,42 @@ def main(config: Config) -> None:
     first, end = (config.games * index // processes for index in (rank, rank + 1))
     started = time.monotonic()
     with StopSignals() as signals:
-        share = play_match(
-            *players,
-            config.games,
-            seed=config.seed,
-            device=acc.device,
-            num_envs=config.num_envs,
-            both_sides=config.both_sides,
-            should_stop=lambda: signals.requested,
-            first_game=first,
-            game_count=end - first,
-        )
+        shares = [
+            play_match(
+                *players,
+                config.games,
+                seed=config.seed + number,
+                device=acc.device,
+                num_envs=config.num_envs,
+                both_sides=config.both_sides,
+                should_stop=lambda: signals.requested,
+                first_game=first,
+                game_count=end - first,
+            )
+            for number in range(config.seeds)
+        ]
         if signals.agreed(acc):
             acc.print(f"stopped by {signals.name or 'a signal'}: nothing was written")
             return
-    parts = gather_rows(acc, [share])
+    parts = gather_rows(acc, [shares])
     if acc.is_main_process:
-        result = parts[0]
-        for part in parts[1:]:
-            result = result + part
-        if result.games != config.games:
-            raise UserError(f"{result.games} of {config.games} games were played: start again")
-        report(config, result, time.monotonic() - started, processes)
+        results = [functools.reduce(operator.add, of_seed) for of_seed in zip(*parts)]
+        assert all(result.games == config.games for result in results), [result.games for result in results]
+        report(config, results, time.monotonic() - started, processes)
 
 
-def report(config: Config, result: MatchResult, seconds: float, processes: int) -> None:
-    """Print the table; write the file."""
+def report(config: Config, results: list[MatchResult], seconds: float, processes: int) -> None:
+    """Print the table; write the file. `results`: one a seed."""
+    result = functools.reduce(operator.add, results)
     print(table(result), flush=True)
+    rates = [of_seed.win_rate for of_seed in results]
+    if len(rates) > 1:
+        least, median = 100 * min(rates), 100 * statistics.median(rates)
+        print(f"won with {len(rates)} seeds: least {least:.1f} %, median {median:.1f} %", flush=True)
     print(f"{result.games / seconds:,.0f} games/s on {processes} process(es), {seconds:.1f} s", flush=True)
     if config.report_json:
         facts = {"seed": config.seed, "both_sides": config.both_sides, "sample": config.sample}
+        facts |= {"win_rates": rates, "win_rate_min": min(rates), "win_rate_median": statistics.median(rates)}
         speed = {"wall_s": round(seconds, 3), "games_per_s": result.games / seconds, "processes": processes}
         atomic_write_json(Path(config.report_json), {**result.to_dict(), **facts, **speed})
 

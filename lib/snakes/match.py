@@ -145,7 +145,18 @@ def wilson(successes: int, trials: int) -> tuple[float, float]:
     share, z = successes / trials, NORMAL_95 * NORMAL_95 / trials
     middle = (share + z / 2) / (1 + z)
     half = math.sqrt(share * (1 - share) * z + z * z / 4) / (1 + z)
-    return max(0.0, middle - half), min(1.0, middle + half)
+    # Rounding must not keep the ends off 0 and 1, where they belong.
+    return middle - half if successes else 0.0, middle + half if successes < trials else 1.0
+
+
+def difference_interval(wins: int, games: int, other_wins: int, other_games: int) -> tuple[float, float]:
+    """The 95 % interval of the first win rate less the second (R. G. Newcombe, 1998, method 10)."""
+    share, other = wins / games, other_wins / other_games
+    (low, high), (other_low, other_high) = wilson(wins, games), wilson(other_wins, other_games)
+    return (
+        share - other - math.hypot(share - low, other_high - other),
+        share - other + math.hypot(high - share, other - other_low),
+    )
 
 
 def play_match(

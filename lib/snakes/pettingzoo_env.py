@@ -96,7 +96,7 @@ class SnakesParallelEnv(ParallelEnv):
         )
 
     def state(self) -> np.ndarray:
-        """The layout "team" of all six snakes, float32 (408,): a state for centralised critics."""
+        """The numbers of all six snakes in one row, float32 (408,) or with "jidi26" (156,), for centralised critics."""
         return self.game.features.reshape(-1).numpy().copy()
 
     def render(self) -> str | None:

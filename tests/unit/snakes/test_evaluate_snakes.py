@@ -39,7 +39,7 @@ def test_two_processes_report_what_one_does(tmp_path):
     report = tmp_path / "report.json"
     command = [Path(sys.executable).parent / "accelerate", "launch", "--config_file", "accelerate_configs/cpu_2.yaml"]
     command += ["--main_process_port", "0", "scripts/evaluate_snakes.py", "--left", export, "--right", "greedy"]
-    command += ["--games", "41", "--seed", "3", "--report_json", report]
+    command += ["--games", "41", "--seed", "3", "--seeds", "2", "--report_json", report]
     kept = {name: value for name, value in os.environ.items() if name not in ("WORLD_SIZE", "RANK", "LOCAL_RANK")}
     done = subprocess.run(
         [str(word) for word in command],
@@ -51,6 +51,10 @@ def test_two_processes_report_what_one_does(tmp_path):
     assert done.returncode == 0, done.stderr
     found = json.loads(report.read_text())
     assert found["processes"] == 2
-    alone = play_match(load_player(str(export), load_export), ScriptedPlayer("greedy"), 41, seed=3).to_dict()
-    assert {name: found[name] for name in alone} == alone
+    alone = [play_match(load_player(str(export), load_export), ScriptedPlayer("greedy"), 41, seed=s) for s in (3, 4)]
+    expected = (alone[0] + alone[1]).to_dict()
+    assert {name: found[name] for name in expected} == expected and found["games"] == 82
+    assert found["win_rates"] == [result.win_rate for result in alone]
+    assert found["win_rate_min"] <= found["win_rate_median"]
+    assert "with 2 seeds" in done.stdout
     assert f"{export} against greedy" in done.stdout and "on 2 process(es)" in done.stdout

@@ -7,7 +7,7 @@ import torch
 from samples import wild_actor
 
 from lib.errors import UserError
-from lib.snakes.match import MatchResult, Tally, play_match, wilson
+from lib.snakes.match import MatchResult, Tally, difference_interval, play_match, wilson
 from lib.snakes.network import Actor, ActorConfig
 from lib.snakes.players import NetworkPlayer, ScriptedPlayer, SubmissionPlayer
 from lib.snakes.submission import export_submission
@@ -102,6 +102,17 @@ def test_wilson_intervals_of_known_cases():
         assert wilson(wins, games) == pytest.approx((low, high), abs=5e-5)
     assert wilson(1, 29) == pytest.approx((0.0061, 0.1718), abs=5e-5)
     assert wilson(0, 0) == (0.0, 1.0)
+    assert wilson(80, 80)[1] == 1.0 and wilson(0, 80)[0] == 0.0
+
+
+def test_intervals_of_differences_of_known_cases():
+    # Newcombe, Statistics in Medicine 17 (1998), 873-890, table II, method 10.
+    for cells, low, high in (
+        ((56, 70, 48, 80), 0.0524, 0.3339),
+        ((9, 10, 3, 10), 0.1705, 0.8090),
+        ((10, 10, 0, 10), 0.6075, 1.0),
+    ):
+        assert difference_interval(*cells) == pytest.approx((low, high), abs=5e-5)
 
 
 def test_results_as_json():
