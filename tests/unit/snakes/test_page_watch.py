@@ -67,7 +67,7 @@ def test_watching(browser, page_path):
         lengths = [len(body) for body in replay.states[step].snakes]
         counts = replay.death_counts(step)
         assert chips == [
-            f"length {length}\n{count} {'death' if count == 1 else 'deaths'}" for length, count in zip(lengths, counts)
+            f"{length} long\n{count} {'death' if count == 1 else 'deaths'}" for length, count in zip(lengths, counts)
         ]
     assert replay.result_line() in page.evaluate(f"{part('clock')}.textContent")
     page.press("End")
