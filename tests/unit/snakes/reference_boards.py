@@ -50,7 +50,7 @@ def random_parts(rng: random.Random, total: int, count: int) -> list[int]:
     return [high - low for low, high in zip([0, *cuts], [*cuts, total])]
 
 
-def random_path(rng: random.Random, changes: int = 400) -> list[int]:
+def random_path(rng: random.Random, changes: int = 250) -> list[int]:
     """A path over all cells of the torus: row by row, then changed at its ends by the backbite move."""
     path = []
     for row in range(CELLS // WIDTH):

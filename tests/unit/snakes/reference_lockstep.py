@@ -32,17 +32,19 @@ class Lockstep:
     """`num_envs` games in SnakesVec and in the reference; `differences` counts, `messages` keeps the first ones.
 
     teams: names of the controllers of left and right; where it is "external" the caller's actions count.
+    autoreset=False: a game that has ended stays as it is, and is compared like that; inject another before going on.
     feature_every: features are compared in every such step (0: never). state_every: likewise bodies, beans, directions.
     """
 
     def __init__(self, num_envs, teams=("external", "external"), *, seed=0, first_game=0, features="team",
-                 episode_steps=200, feature_every=1, state_every=1):  # fmt: skip
+                 episode_steps=200, autoreset=True, feature_every=1, state_every=1):  # fmt: skip
         self.teams, self.seed, self.first_game, self.features = teams, seed, first_game, features
         self.episode_steps, self.feature_every, self.state_every = episode_steps, feature_every, state_every
         self.vec = SnakesVec(
             num_envs, seed=seed, first_game=first_game, features=features, observe="both", left=teams[0],
-            right=teams[1], episode_steps=episode_steps,
+            right=teams[1], episode_steps=episode_steps, autoreset=autoreset,
         )  # fmt: skip
+        self.autoreset = autoreset
         self.vec.reset()
         self.games: list[Game] = []
         self.noises: list[Noise] = []
@@ -88,18 +90,20 @@ class Lockstep:
             self._compare(name, getattr(self.vec, name).numpy(), np.array(value))
         for slot, result in enumerate(results):
             if result.done:
-                self._next_game(slot)
+                self._game_over(slot)
         self.steps += 1
         self._compare_games(
             features=bool(self.feature_every) and self.steps % self.feature_every == 0,
             states=bool(self.state_every) and self.steps % self.state_every == 0,
         )
 
-    def _next_game(self, slot: int) -> None:
+    def _game_over(self, slot: int) -> None:
         finished = self.games[slot]
         finished.events["game_over"] += 1
         finished.events["early_end"] += finished.step_count < self.episode_steps
         self._compare("final_scores", self.vec.final_scores[slot].numpy(), np.array(finished.scores))
+        if not self.autoreset:
+            return
         self.past_events += finished.events
         self.episodes[slot] += 1
         self.noises[slot] = Noise(self.seed, self.first_game + slot, self.episodes[slot])
