@@ -3,7 +3,8 @@
 import contextlib
 import difflib
 import hashlib
-import pickle
+import importlib.machinery
+import importlib.util
 import random
 import sys
 import traceback
@@ -119,7 +120,7 @@ def load_old_actor(path: str | Path) -> OldActor:
     """An actor_<episode>.pth of the original trainer, read without running code. UserError for anything else."""
     try:
         weights = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
+    except Exception as error:  # whatever the reader says of a file that is something else
         reason = " ".join(str(error).split())[:120]
         raise UserError(
             f"{path} is not readable as a file of weights ({type(error).__name__}: {reason}); expected an"
@@ -159,19 +160,30 @@ class SubmissionPlayer:
         return RunningSubmission(self, game)
 
 
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Imports a submission from the code that was compiled once; writes no __pycache__ into the user's folder."""
+
+    def __init__(self, name: str, player: SubmissionPlayer):
+        super().__init__(name, str(player.path))
+        self.compiled = player.code
+
+    def get_code(self, fullname: str) -> types.CodeType:
+        return self.compiled
+
+
 class RunningSubmission:
     """One submission in one game."""
 
     def __init__(self, player: SubmissionPlayer, game: int):
         self.path, self.game = player.path, game
         self.action_space = jidi.action_space()
-        # dataclasses and pickle look their module up by its name.
         name = f"submission_{hashlib.sha256(str(self.path).encode()).hexdigest()[:12]}"
-        module = types.ModuleType(name)
-        module.__file__ = str(self.path)
+        loader = _Loader(name, player)
+        module = importlib.util.module_from_spec(importlib.util.spec_from_file_location(name, self.path, loader=loader))
         with self._home(), self._told(f"{self.path}: game {game}: loading the file"):
+            # Dataclasses look their module up by its name.
             sys.modules[name] = module
-            exec(player.code, module.__dict__)
+            loader.exec_module(module)
         self.controller = getattr(module, "my_controller", None)
         if not callable(self.controller):
             raise UserError(f"{self.path} has no function my_controller(observation, action_space, is_continuous)")

@@ -37,11 +37,9 @@ class Player:
     def act(self, observation):
         """The move, 0 to 3, of the snake that the state belongs to."""
         controlled = int(observation["controlled_snake_index"]) - 2
-        fresh = observation.get("last_direction") is None
-        memory = self.memories.setdefault(controlled, Memory())
-        board = Board(observation)
-        if fresh:
-            memory.__init__()
+        if observation.get("last_direction") is None or controlled not in self.memories:
+            self.memories[controlled] = Memory()  # a new game
+        memory, board = self.memories[controlled], Board(observation)
         first = controlled // TEAM * TEAM
         # Without communication a snake's move depends on its own features alone.
         team = range(first, first + TEAM) if self.config["comm"] == "lstm" else [controlled]
