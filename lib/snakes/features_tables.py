@@ -5,13 +5,13 @@ Everything about a pair of places is one look-up in `deltas`, whose index is the
 """
 
 import numpy as np
-import warp as wp
 
 from lib.snakes.kernel_board import NOWHERE
 from lib.snakes.rules import HEIGHT, MOVES, WIDTH
 
 WIDE_NOWHERE = NOWHERE >> 5 << 6
-DELTAS = 2 * WIDE_NOWHERE + 1
+DELTAS = 4096
+DELTA_MASK = DELTAS - 1
 
 # Fields of an entry of `deltas`, from bit 0: two bits that stay 0 (for the flags of a bean), relative cell, three bits
 # that stay 0 (for the number of a bean), distance, which of the four moves lead onto the cell, and for each move, in
@@ -20,10 +20,9 @@ RELATIVE, NUMBER, DISTANCE, UNIT, BESIDE = 2, 10, 13, 18, 22
 KEY_MASK = (1 << UNIT) - 1
 MISSING = HEIGHT * WIDTH
 HIDDEN = MISSING + 1
+# Rows of `fact_table`: 256 for relative cells, 32 for moves, 256 for lengths.
+MOVE_FACTS, LENGTH_FACTS, FACTS = 256, 288, 544
 MISSING_KEY = MISSING << RELATIVE | 31 << DISTANCE
-
-vec16 = wp.types.vector(length=16, dtype=int)
-vec4f = wp.types.vector(length=4, dtype=wp.float32)
 
 
 def torus_delta(down: int, right: int) -> tuple[int, int]:
@@ -75,21 +74,9 @@ def length_table() -> np.ndarray:
     return np.stack([length / 20, 0 * length, 0 * length, (length - 3) / 10], 1).astype(np.float32)
 
 
-@wp.struct
-class TeamTables:
-    """Constant tables of the features, on the device of the game."""
-
-    deltas: wp.array(dtype=int)
-    relative: wp.array(dtype=vec4f)
-    moves: wp.array(dtype=vec4f)
-    lengths: wp.array(dtype=vec4f)
-
-
-def team_tables(device) -> TeamTables:
-    """The tables on a device."""
-    tables = TeamTables()
-    tables.deltas = wp.array(delta_table(), dtype=int, device=device)
-    tables.relative = wp.array(relative_table(), dtype=vec4f, device=device)
-    tables.moves = wp.array(move_table(), dtype=vec4f, device=device)
-    tables.lengths = wp.array(length_table(), dtype=vec4f, device=device)
-    return tables
+def fact_table() -> np.ndarray:
+    """float32 [FACTS, 4]: relative cells, moves and lengths one after the other."""
+    table = np.zeros((FACTS, 4), np.float32)
+    for offset, part in ((0, relative_table()), (MOVE_FACTS, move_table()), (LENGTH_FACTS, length_table())):
+        table[offset : offset + len(part)] = part
+    return table

@@ -29,21 +29,24 @@ import warp as wp
 
 from lib.snakes.features_tables import (
     BESIDE,
+    DELTA_MASK,
     DISTANCE,
     KEY_MASK,
+    LENGTH_FACTS,
     MISSING_KEY,
+    MOVE_FACTS,
     NUMBER,
     RELATIVE,
     UNIT,
     WIDE_NOWHERE,
-    TeamTables,
-    vec4f,
 )
-from lib.snakes.kernel_board import BEAN, BEAN_COUNT, BODY, DIRECTION, HEAD, LENGTH, STEP, TAIL
-from lib.snakes.rules import BEANS, FEATURES, HEIGHT, SNAKES, TEAM, WIDTH
+from lib.snakes.kernel_board import BEAN, BEAN_COUNT, BODY, DIRECTION, HEAD, LENGTH, STEP, TAIL, place_at
+from lib.snakes.rules import FEATURES, HEIGHT, SNAKES, TEAM, WIDTH
 
 COUNT = FEATURES["team"]
-vec16 = wp.types.vector(length=16, dtype=int)
+vec4f = wp.types.vector(length=4, dtype=wp.float32)
+vec14 = wp.types.vector(length=14, dtype=int)
+vec25 = wp.types.vector(length=25, dtype=int)
 
 
 @wp.func
@@ -59,46 +62,58 @@ def at_offset(row: wp.array(dtype=float), offset: int) -> wp.array(dtype=vec4f):
 
 
 @wp.func
+def origin_of(words: wp.array(dtype=int), index: int) -> int:
+    """What the head words[index] adds to the wide number of a place to give the index of `deltas`."""
+    return WIDE_NOWHERE - wide(place_at(words, index))
+
+
+@wp.func
+def delta(deltas: wp.array(dtype=int), origin: int, place: int) -> int:
+    """The entry of a place relative to the head of `origin`."""
+    return deltas[(origin + place) & DELTA_MASK]
+
+
+@wp.func
 def bean_keys(words: wp.array(dtype=int), deltas: wp.array(dtype=int), team: int):
-    """Sort keys [3 snakes, 5 beans] of a team, then one word: for each snake, in four bits, the moves onto a bean.
+    """Sort keys of three snakes, eight words each, of which five are beans; then one word with what beans lie around.
 
     A key is the entry of `deltas` with the bean's number and, in the lowest bits, 2 if a mate's head is nearer and 1 if
-    an enemy's head is nearer or as near.
+    an enemy's head is nearer or as near. The last word has four bits a snake: the moves onto a bean. (Eight turns, not
+    five, and no branches: that fills a vector.)
     """
-    keys = vec16()
+    keys = vec25()
     onto = int(0)
-    own = HEAD + TEAM * team
-    enemy = HEAD + TEAM - TEAM * team
-    h0 = WIDE_NOWHERE - wide(words[own])
-    h1 = WIDE_NOWHERE - wide(words[own + 1])
-    h2 = WIDE_NOWHERE - wide(words[own + 2])
-    g0 = WIDE_NOWHERE - wide(words[enemy])
-    g1 = WIDE_NOWHERE - wide(words[enemy + 1])
-    g2 = WIDE_NOWHERE - wide(words[enemy + 2])
+    own = TEAM * (team & 1)
+    enemy = own ^ TEAM
+    h0 = origin_of(words, HEAD + own)
+    h1 = origin_of(words, HEAD + own + 1)
+    h2 = origin_of(words, HEAD + own + 2)
+    g0 = origin_of(words, HEAD + enemy)
+    g1 = origin_of(words, HEAD + enemy + 1)
+    g2 = origin_of(words, HEAD + enemy + 2)
     beans = words[BEAN_COUNT]
-    for j in range(BEANS):
-        if j < beans:
-            bean = wide(words[BEAN + j])
-            e0 = deltas[bean + h0]
-            e1 = deltas[bean + h1]
-            e2 = deltas[bean + h2]
-            d0 = (e0 >> DISTANCE) & 31
-            d1 = (e1 >> DISTANCE) & 31
-            d2 = (e2 >> DISTANCE) & 31
-            f0 = (deltas[bean + g0] >> DISTANCE) & 31
-            f1 = (deltas[bean + g1] >> DISTANCE) & 31
-            f2 = (deltas[bean + g2] >> DISTANCE) & 31
-            nearest = wp.min(f0, wp.min(f1, f2))
-            onto = onto | ((e0 >> UNIT) & 15) | (((e1 >> UNIT) & 15) << 4) | (((e2 >> UNIT) & 15) << 8)
-            number = j << NUMBER
-            keys[j] = (e0 & KEY_MASK) + number + bean_flags(d0, wp.min(d1, d2), nearest)
-            keys[5 + j] = (e1 & KEY_MASK) + number + bean_flags(d1, wp.min(d0, d2), nearest)
-            keys[10 + j] = (e2 & KEY_MASK) + number + bean_flags(d2, wp.min(d0, d1), nearest)
-        else:
-            keys[j] = MISSING_KEY
-            keys[5 + j] = MISSING_KEY
-            keys[10 + j] = MISSING_KEY
-    keys[15] = onto
+    for j in range(8):
+        bean = wide(place_at(words, BEAN + j))
+        e0 = delta(deltas, h0, bean)
+        e1 = delta(deltas, h1, bean)
+        e2 = delta(deltas, h2, bean)
+        d0 = (e0 >> DISTANCE) & 31
+        d1 = (e1 >> DISTANCE) & 31
+        d2 = (e2 >> DISTANCE) & 31
+        f0 = (delta(deltas, g0, bean) >> DISTANCE) & 31
+        f1 = (delta(deltas, g1, bean) >> DISTANCE) & 31
+        f2 = (delta(deltas, g2, bean) >> DISTANCE) & 31
+        nearest = wp.min(f0, wp.min(f1, f2))
+        around = ((e0 >> UNIT) & 15) | (((e1 >> UNIT) & 15) << 4) | (((e2 >> UNIT) & 15) << 8)
+        onto = onto | wp.where(j < beans, around, 0)
+        number = j << NUMBER
+        k0 = (e0 & KEY_MASK) + number + bean_flags(d0, wp.min(d1, d2), nearest)
+        k1 = (e1 & KEY_MASK) + number + bean_flags(d1, wp.min(d0, d2), nearest)
+        k2 = (e2 & KEY_MASK) + number + bean_flags(d2, wp.min(d0, d1), nearest)
+        keys[j] = wp.where(j < beans, k0, MISSING_KEY)
+        keys[8 + j] = wp.where(j < beans, k1, MISSING_KEY)
+        keys[16 + j] = wp.where(j < beans, k2, MISSING_KEY)
+    keys[24] = onto
     return keys
 
 
@@ -109,17 +124,17 @@ def bean_flags(own: int, mates: int, enemies: int) -> int:
 
 
 @wp.func
-def write_bean(row: wp.array(dtype=float), offset: int, key: int, relative: wp.array(dtype=vec4f)):
+def write_bean(row: wp.array(dtype=float), offset: int, key: int, facts: wp.array(dtype=vec4f)):
     """The five numbers of a bean."""
-    facts = relative[(key >> RELATIVE) & 255]
-    facts[3] = float((key >> 1) & 1)
+    bean = facts[(key >> RELATIVE) & 255]
+    bean[3] = float((key >> 1) & 1)
     target = at_offset(row, offset)
-    target[0] = facts
+    target[0] = bean
     row[offset + 4] = float(key & 1)
 
 
 @wp.func
-def write_beans(row: wp.array(dtype=float), keys: vec16, first: int, relative: wp.array(dtype=vec4f)):
+def write_beans(row: wp.array(dtype=float), keys: vec25, first: int, facts: wp.array(dtype=vec4f)):
     """Sorts five keys with a network of nine comparisons and writes the beans."""
     a = keys[first]
     b = keys[first + 1]
@@ -142,17 +157,17 @@ def write_beans(row: wp.array(dtype=float), keys: vec16, first: int, relative: w
     c6 = wp.max(a5, c3)
     b7 = wp.min(b4, d5)
     d7 = wp.max(b4, d5)
-    write_bean(row, 28, a6, relative)
-    write_bean(row, 33, wp.min(b7, c6), relative)
-    write_bean(row, 38, wp.max(b7, c6), relative)
-    write_bean(row, 43, d7, relative)
-    write_bean(row, 48, e4, relative)
+    write_bean(row, 28, a6, facts)
+    write_bean(row, 33, wp.min(b7, c6), facts)
+    write_bean(row, 38, wp.max(b7, c6), facts)
+    write_bean(row, 43, d7, facts)
+    write_bean(row, 48, e4, facts)
 
 
 @wp.func
-def padded_rows(words: wp.array(dtype=int)) -> vec16:
+def padded_rows(words: wp.array(dtype=int)) -> vec14:
     """Body bits of rows -2 to 11, wrapping; bit q is column q - 2, from -2 to 21 (bits above are rubbish)."""
-    rows = vec16()
+    rows = vec14()
     for row in range(HEIGHT):
         bits = words[BODY + row]
         rows[row + 2] = (bits << 2) | (bits >> (WIDTH - 2)) | (bits << (WIDTH + 2))
@@ -173,27 +188,27 @@ def write_move(
     onto: int,
     beside_enemies: int,
     beside_mates: int,
-    moves: wp.array(dtype=vec4f),
+    facts: wp.array(dtype=vec4f),
 ):
     """The five numbers of a move: body bit of its cell, taken ones of its neighbours, bits and counts of all moves."""
     index = body | (((tails >> move) & 1) << 1) | (((onto >> move) & 1) << 2) | (taken << 3)
-    facts = moves[index]
-    facts[3] = float((beside_enemies >> (2 * move)) & 3)
+    cell = facts[MOVE_FACTS + (index & 31)]
+    cell[3] = float((beside_enemies >> (2 * move)) & 3)
     target = at_offset(row, 8 + 5 * move)
-    target[0] = facts
+    target[0] = cell
     row[12 + 5 * move] = float((beside_mates >> (2 * move)) & 3)
 
 
 @wp.func
 def write_moves(
     row: wp.array(dtype=float),
-    rows: vec16,
+    rows: vec14,
     head: int,
     tails: int,
     onto: int,
     beside_enemies: int,
     beside_mates: int,
-    moves: wp.array(dtype=vec4f),
+    facts: wp.array(dtype=vec4f),
 ):
     """The four moves. The own head is a taken neighbour of each of the four cells and is not counted in `taken`."""
     line = head >> 5
@@ -207,30 +222,31 @@ def write_moves(
     up_right = w1 >> 2
     down_left = w3 & 1
     down_right = w3 >> 2
-    write_move(row, 0, (w1 >> 1) & 1, w0 + up_left + up_right, tails, onto, beside_enemies, beside_mates, moves)
-    write_move(row, 1, (w3 >> 1) & 1, w4 + down_left + down_right, tails, onto, beside_enemies, beside_mates, moves)
+    write_move(row, 0, (w1 >> 1) & 1, w0 + up_left + up_right, tails, onto, beside_enemies, beside_mates, facts)
+    write_move(row, 1, (w3 >> 1) & 1, w4 + down_left + down_right, tails, onto, beside_enemies, beside_mates, facts)
     left = (w2 & 1) + up_left + down_left
-    write_move(row, 2, (w2 >> 1) & 1, left, tails, onto, beside_enemies, beside_mates, moves)
+    write_move(row, 2, (w2 >> 1) & 1, left, tails, onto, beside_enemies, beside_mates, facts)
     right = (w2 >> 4) + up_right + down_right
-    write_move(row, 3, (w2 >> 3) & 1, right, tails, onto, beside_enemies, beside_mates, moves)
+    write_move(row, 3, (w2 >> 3) & 1, right, tails, onto, beside_enemies, beside_mates, facts)
 
 
 @wp.func
-def write_other(row: wp.array(dtype=float), offset: int, entry: int, length: int, tables: TeamTables):
+def write_other(row: wp.array(dtype=float), offset: int, entry: int, length: int, facts: wp.array(dtype=vec4f)):
     """The three numbers of another snake."""
-    facts = tables.relative[(entry >> RELATIVE) & 255]
-    size = tables.lengths[length]
-    row[offset] = facts[0]
-    row[offset + 1] = facts[1]
+    place = facts[(entry >> RELATIVE) & 255]
+    size = facts[LENGTH_FACTS + (length & 255)]
+    row[offset] = place[0]
+    row[offset + 1] = place[1]
     row[offset + 2] = size[0]
 
 
 @wp.func
 def write_snake(
     words: wp.array(dtype=int),
-    tables: TeamTables,
-    rows: vec16,
-    keys: vec16,
+    deltas: wp.array(dtype=int),
+    facts: wp.array(dtype=vec4f),
+    rows: vec14,
+    keys: vec25,
     team: int,
     own: int,
     clock: float,
@@ -238,52 +254,59 @@ def write_snake(
     row: wp.array(dtype=float),
 ):
     """One row of 68 numbers: snake `own` (0..2) of a team."""
-    deltas = tables.deltas
-    snake = TEAM * team + own
-    head = words[HEAD + snake]
+    base = TEAM * (team & 1)
+    snake = base + own
+    head = place_at(words, HEAD + snake)
     origin = WIDE_NOWHERE - wide(head)
     direction = words[DIRECTION + snake]
     for k in range(4):
         row[k] = float(wp.where(direction == k, 1, 0))
-    facts = tables.lengths[words[LENGTH + snake]]
-    facts[1] = clock
-    facts[2] = lead
+    size = facts[LENGTH_FACTS + (words[LENGTH + snake] & 255)]
+    size[1] = clock
+    size[2] = lead
     target = at_offset(row, 4)
-    target[0] = facts
-    mate = TEAM * team + wp.where(own == 0, 1, 0)
-    other_mate = TEAM * team + wp.where(own == 2, 1, 2)
-    enemy = TEAM - TEAM * team
-    m0 = deltas[origin + wide(words[HEAD + mate])]
-    m1 = deltas[origin + wide(words[HEAD + other_mate])]
-    write_other(row, 53, m0, words[LENGTH + mate], tables)
-    write_other(row, 56, m1, words[LENGTH + other_mate], tables)
+    target[0] = size
+    mate = base + wp.where(own == 0, 1, 0)
+    other_mate = base + wp.where(own == 2, 1, 2)
+    enemy = base ^ TEAM
+    m0 = delta(deltas, origin, wide(place_at(words, HEAD + mate)))
+    m1 = delta(deltas, origin, wide(place_at(words, HEAD + other_mate)))
+    write_other(row, 53, m0, words[LENGTH + mate], facts)
+    write_other(row, 56, m1, words[LENGTH + other_mate], facts)
     beside_enemies = int(0)
     for j in range(TEAM):
-        entry = deltas[origin + wide(words[HEAD + enemy + j])]
+        entry = delta(deltas, origin, wide(place_at(words, HEAD + enemy + j)))
         beside_enemies += (entry >> BESIDE) & 255
-        write_other(row, 59 + 3 * j, entry, words[LENGTH + enemy + j], tables)
+        write_other(row, 59 + 3 * j, entry, words[LENGTH + enemy + j], facts)
     tails = int(0)
     for j in range(SNAKES):
-        tails = tails | ((deltas[origin + wide(words[TAIL + j])] >> UNIT) & 15)
+        tails = tails | ((delta(deltas, origin, wide(place_at(words, TAIL + j))) >> UNIT) & 15)
     beside_mates = ((m0 >> BESIDE) & 255) + ((m1 >> BESIDE) & 255)
-    onto = keys[15] >> (4 * own)
-    write_moves(row, rows, head, tails, onto, beside_enemies, beside_mates, tables.moves)
-    write_beans(row, keys, 5 * own, tables.relative)
+    onto = keys[24] >> (4 * own)
+    write_moves(row, rows, head, tails, onto, beside_enemies, beside_mates, facts)
+    write_beans(row, keys, 8 * own, facts)
 
 
 @wp.func
-def write_team(words: wp.array(dtype=int), tables: TeamTables, team: int, out: wp.array(dtype=float)):
+def write_team(
+    words: wp.array(dtype=int),
+    deltas: wp.array(dtype=int),
+    facts: wp.array(dtype=vec4f),
+    team: int,
+    out: wp.array(dtype=float),
+):
     """The three rows of a team, [3 * 68] numbers."""
-    keys = bean_keys(words, tables.deltas, team)
+    keys = bean_keys(words, deltas, team)
     rows = padded_rows(words)
+    base = TEAM * (team & 1)
     lead = int(0)
     for k in range(TEAM):
-        lead += words[LENGTH + TEAM * team + k] - words[LENGTH + TEAM - TEAM * team + k]
+        lead += words[LENGTH + base + k] - words[LENGTH + (base ^ TEAM) + k]
     clock = float(words[STEP]) / 200.0
     for own in range(TEAM):
         row = wp.array(ptr=out.ptr + wp.uint64(4 * COUNT * own), shape=(COUNT,), dtype=float)
-        if words[LENGTH + TEAM * team + own] == 0:
+        if words[LENGTH + base + own] == 0:
             for k in range(COUNT):
                 row[k] = 0.0
         else:
-            write_snake(words, tables, rows, keys, team, own, clock, float(lead) / 20.0, row)
+            write_snake(words, deltas, facts, rows, keys, team, own, clock, float(lead) / 20.0, row)

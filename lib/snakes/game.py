@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
+from collections.abc import Callable
+
 import torch
 import warp as wp
 
 from lib.errors import UserError
-from lib.snakes.features_tables import team_tables
+from lib.snakes.features_tables import delta_table, fact_table
+from lib.snakes.features_team import vec4f
 from lib.snakes.game_state import check_tensors, read_game, signed, write_beans, write_game
 from lib.snakes.kernel import (
     FEATURE_KINDS,
@@ -83,7 +88,7 @@ class SnakesVec:
         self._arrays.keep_final = int(keep_final and features != "none")
         self.set_controllers(left, right)
         self._record()
-        self._launch(self._reset)
+        self._launch_reset()
 
     def _allocate(self, keep_final: bool) -> GameArrays:
         """All arrays, and the tensors that share their memory."""
@@ -115,12 +120,13 @@ class SnakesVec:
         self.final_features = shared(
             "final_features", (kept, teams * TEAM * count), wp.float32, (kept, teams, TEAM, count)
         )
-        self._logits_array = wp.zeros((games * teams * TEAM, 4), dtype=wp.float32, device=device)
-        self._logits = wp.to_torch(self._logits_array).view(games, teams, TEAM, 4)
+        self._logits = shared("logits", (games * teams * TEAM, 4), wp.float32, (games, teams, TEAM, 4))
+        self._choice = shared("choice", (2,), wp.float32)
         self.step_count = self._words[:, STEP]
         self.episode = self._words[:, EPISODE]
         arrays.neighbours = wp.array(neighbour_table(), dtype=wp.int16, device=device)
-        arrays.tables = team_tables(device)
+        arrays.deltas = wp.array(delta_table(), dtype=wp.int32, device=device)
+        arrays.facts = wp.array(fact_table(), dtype=vec4f, device=device)
         return arrays
 
     def _record(self) -> None:
@@ -129,25 +135,15 @@ class SnakesVec:
         self._arrays.seed_first, self._arrays.seed_second = wp.uint32(first), wp.uint32(second)
         self._arrays.first_game = self.first_game
 
-        def recorded(kernel, *inputs):
+        def recorded(kernel):
             return wp.launch(
-                kernel,
-                dim=self.num_envs,
-                inputs=[self._arrays, *inputs],
-                device=self._arrays.words.device,
-                record_cmd=True,
+                kernel, dim=self.num_envs, inputs=[self._arrays], device=self._arrays.words.device, record_cmd=True
             )
 
-        self._step = recorded(step_kernel)
-        self._refresh = recorded(refresh_kernel)
-        self._reset = recorded(reset_kernel)
-        self._choose = recorded(choose_kernel, self._logits_array, 0.0, 1)
-
-    def _launch(self, command) -> None:
-        if self.device.type == "cuda":
-            command.launch(wp.stream_from_torch(torch.cuda.current_stream(self.device)))
-        else:
-            command.launch()
+        self._launch_step = _launcher(recorded(step_kernel), self.device)
+        self._launch_refresh = _launcher(recorded(refresh_kernel), self.device)
+        self._launch_reset = _launcher(recorded(reset_kernel), self.device)
+        self._launch_choose = _launcher(recorded(choose_kernel), self.device)
 
     def reset(self, seed: int | None = None) -> torch.Tensor:
         """Begins a new game in every slot and returns `features`.
@@ -160,7 +156,7 @@ class SnakesVec:
             self.step_count.zero_()
             self.episode.zero_()
             self._record()
-        self._launch(self._reset)
+        self._launch_reset()
         return self.features
 
     def step(self, actions: torch.Tensor | None = None) -> None:
@@ -171,11 +167,11 @@ class SnakesVec:
         """
         if actions is not None:
             self.actions.copy_(self._checked_actions(actions))
-        self._launch(self._step)
+        self._launch_step()
 
     def refresh(self) -> torch.Tensor:
         """Computes `features` anew from the games as they stand (after a change of `sides` or an injected game)."""
-        self._launch(self._refresh)
+        self._launch_refresh()
         return self.features
 
     def choose(self, logits: torch.Tensor, *, epsilon: float = 0.0, sample: bool = True) -> None:
@@ -190,9 +186,8 @@ class SnakesVec:
         if not 0.0 <= epsilon <= 1.0:
             raise UserError(f"epsilon is {epsilon}: expected a number from 0 to 1")
         self._logits.copy_(logits.detach())
-        self._choose.set_param_at_index(2, float(epsilon))
-        self._choose.set_param_at_index(3, int(sample))
-        self._launch(self._choose)
+        self._choice[0], self._choice[1] = epsilon, float(sample)
+        self._launch_choose()
 
     def set_controllers(self, left: str | torch.Tensor, right: str | torch.Tensor) -> None:
         """Who plays each team: a name for all games, or an integer tensor [N] of codes of `rules.CONTROLLERS`."""
@@ -263,6 +258,18 @@ class SnakesVec:
             found = int(low) if int(low) < 0 else int(high)
             raise UserError(f"an action is {found}: expected 0 up, 1 down, 2 left or 3 right")
         return actions
+
+
+def _launcher(command: wp.Launch, device: torch.device) -> Callable[[], object]:
+    """A function that launches a recorded command, on CUDA on torch's current stream.
+
+    On CPU it calls the compiled kernel itself: `Launch.launch` packs the one argument anew each time, which costs as
+    much as the steps of 15 games. An argument structure with one member is that member.
+    """
+    if device.type == "cuda":
+        return lambda: command.launch(wp.stream_from_torch(torch.cuda.current_stream(device)))
+    bounds, arrays = command.params
+    return functools.partial(command.hooks.forward, ctypes.byref(bounds), ctypes.byref(arrays))
 
 
 def _check_count(name: str, value: int, least: int, most: int) -> None:

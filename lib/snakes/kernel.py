@@ -10,8 +10,8 @@ import warp as wp
 
 from lib.snakes.bots import evasion_choice, greedy_choice, level3_choice, random_choice
 from lib.snakes.features_jidi import write_jidi
-from lib.snakes.features_tables import TeamTables
-from lib.snakes.features_team import write_team
+from lib.snakes.features_tables import DELTAS, FACTS
+from lib.snakes.features_team import vec4f, write_team
 from lib.snakes.kernel_board import EPISODE, KEY_A, KEY_B, LENGTH, OVER, PLACES, STEP, WORDS
 from lib.snakes.kernel_rules import new_game, play_step
 from lib.snakes.noise import EXPLORE, bounded, draw, uniform
@@ -59,7 +59,10 @@ else:
 
 @wp.struct
 class GameArrays:
-    """Everything a launch needs; shapes in `game.py`. [games, ...] unless it is a table."""
+    """Everything a launch needs; shapes in `game.py`. [games, ...] unless it is a table.
+
+    logits [games * teams * 3, 4] and choice (epsilon, 1 for sampling) belong to `choose_kernel`.
+    """
 
     words: wp.array2d(dtype=int)
     codes: wp.array2d(dtype=wp.uint8)
@@ -73,10 +76,13 @@ class GameArrays:
     done: wp.array(dtype=wp.uint8)
     scores: wp.array2d(dtype=int)
     final_scores: wp.array2d(dtype=int)
+    logits: wp.array2d(dtype=float)
+    choice: wp.array(dtype=float)
     features: wp.array2d(dtype=float)
     final_features: wp.array2d(dtype=float)
     neighbours: wp.array(dtype=wp.int16)
-    tables: TeamTables
+    deltas: wp.array(dtype=int)
+    facts: wp.array(dtype=vec4f)
     seed_first: wp.uint32
     seed_second: wp.uint32
     first_game: int
@@ -158,7 +164,10 @@ def write_features(
         team = wp.where(arrays.both != 0, index, arrays.sides[game] & 1)
         address = features + wp.uint64(game * teams + index) * wp.uint64(4 * TEAM * count)
         if arrays.kind == TEAM_FEATURES:
-            write_team(words, arrays.tables, team, wp.array(ptr=address, shape=(TEAM * TEAM_COUNT,), dtype=float))
+            deltas = wp.array(ptr=arrays.deltas.ptr, shape=(DELTAS,), dtype=int)
+            facts = wp.array(ptr=arrays.facts.ptr, shape=(FACTS,), dtype=vec4f)
+            out = wp.array(ptr=address, shape=(TEAM * TEAM_COUNT,), dtype=float)
+            write_team(words, deltas, facts, team, out)
         else:
             row = wp.array(ptr=address, shape=(TEAM * JIDI_COUNT,), dtype=float)
             write_jidi(words, codes, neighbours, team, row)
@@ -234,8 +243,10 @@ def reset_kernel(arrays: GameArrays):
 
 
 @wp.kernel
-def choose_kernel(arrays: GameArrays, logits: wp.array2d(dtype=float), epsilon: float, sample: int):
-    """Actions of the observed external teams from logits [games * teams * 3, 4]; noise of the stream EXPLORE."""
+def choose_kernel(arrays: GameArrays):
+    """Actions of the observed external teams from `logits`; noise of the stream EXPLORE."""
+    epsilon = arrays.choice[0]
+    sample = int(arrays.choice[1])
     game = wp.tid()
     words = words_of(arrays, game)
     a = wp.uint32(words[KEY_A])
@@ -246,9 +257,9 @@ def choose_kernel(arrays: GameArrays, logits: wp.array2d(dtype=float), epsilon: 
         if arrays.controllers[game, team] == 0:
             snake = TEAM * team + index % TEAM
             row = game * (1 + arrays.both) * TEAM + index
-            move = best_move(logits, row, a, b, step, snake, sample)
+            move = best_move(arrays.logits, row, a, b, step, snake, sample)
             if sample != 0 and epsilon > 0.0 and uniform(draw(a, b, EXPLORE, step, 8 * snake + 4)) < epsilon:
-                move = any_move(logits, row, draw(a, b, EXPLORE, step, 8 * snake + 5))
+                move = any_move(arrays.logits, row, draw(a, b, EXPLORE, step, 8 * snake + 5))
             arrays.actions[game, snake] = move
 
 

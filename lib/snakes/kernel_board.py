@@ -29,6 +29,8 @@ from lib.snakes.rules import BEANS, HEIGHT, MOVES, SNAKES, WIDTH
 WORDS = 64
 PLACES = HEIGHT * 32
 NOWHERE = 19 * 32
+PLACE_MASK = 1023
+"""No place has other bits. Masked, an index is known to be positive (Warp counts negative ones from the end)."""
 
 BODY = 0
 BEAN_ROW = 10
@@ -72,32 +74,38 @@ def neighbour_table() -> np.ndarray:
 @wp.func
 def step_from(neighbours: wp.array(dtype=wp.int16), place: int, code: int) -> int:
     """The place reached from `place` by a direction or a code."""
-    return int(neighbours[(place << 3) + code])
+    return int(neighbours[(place << 3) + code]) & PLACE_MASK
+
+
+@wp.func
+def place_at(words: wp.array(dtype=int), index: int) -> int:
+    """The place that words[index] holds: a head, a tail or a bean."""
+    return words[index] & PLACE_MASK
 
 
 @wp.func
 def on_body(words: wp.array(dtype=int), place: int) -> int:
     """1 when a segment lies on the place, else 0."""
-    return (words[BODY + (place >> 5)] >> (place & 31)) & 1
+    return (words[BODY + ((place >> 5) & 31)] >> (place & 31)) & 1
 
 
 @wp.func
 def on_bean(words: wp.array(dtype=int), place: int) -> int:
     """1 when a bean lies on the place, else 0."""
-    return (words[BEAN_ROW + (place >> 5)] >> (place & 31)) & 1
+    return (words[BEAN_ROW + ((place >> 5) & 31)] >> (place & 31)) & 1
 
 
 @wp.func
 def set_bit(words: wp.array(dtype=int), plane: int, place: int):
     """Sets the bit of a place in the rows that begin at `plane`."""
-    index = plane + (place >> 5)
+    index = plane + ((place >> 5) & 31)
     words[index] = words[index] | (1 << (place & 31))
 
 
 @wp.func
 def clear_bit(words: wp.array(dtype=int), plane: int, place: int):
     """Clears the bit of a place in the rows that begin at `plane`."""
-    index = plane + (place >> 5)
+    index = plane + ((place >> 5) & 31)
     words[index] = words[index] & ~(1 << (place & 31))
 
 

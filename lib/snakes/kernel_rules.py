@@ -27,6 +27,7 @@ from lib.snakes.kernel_board import (
     lowest_bit,
     on_bean,
     on_body,
+    place_at,
     place_beans,
     set_bit,
     step_from,
@@ -104,7 +105,7 @@ def remove_body(
     snake: int,
 ):
     """Clears the bits of all segments but the head; by count, since a head may lie on its own body."""
-    place = int(words[TAIL + snake])
+    place = place_at(words, TAIL + snake)
     for _ in range(words[LENGTH + snake] - 1):
         clear_bit(words, BODY, place)
         place = step_from(neighbours, place, int(codes[place]) & 7)
@@ -228,7 +229,7 @@ def move_snakes(
     word = draw(wp.uint32(words[KEY_A]), wp.uint32(words[KEY_B]), REVERSAL, words[STEP], 0)
     eaten = int(0)
     for snake in range(SNAKES):
-        old = words[DIRECTION + snake]
+        old = words[DIRECTION + snake] & 3
         action = actions[snake] & 3
         reverse = old ^ 1
         digit = bounded(word, 3)
@@ -236,7 +237,7 @@ def move_snakes(
         direction = wp.where(action == reverse, digit + wp.where(digit >= reverse, 1, 0), action)
         words[LAST + snake] = old
         words[DIRECTION + snake] = direction
-        neck = words[HEAD + snake]
+        neck = place_at(words, HEAD + snake)
         set_bit(words, BODY, neck)
         codes[neck] = wp.uint8((snake << 3) | direction)
         head = step_from(neighbours, neck, direction)
@@ -246,7 +247,7 @@ def move_snakes(
             words[LENGTH + snake] = words[LENGTH + snake] + 1
             eaten = eaten | (1 << snake)
         else:
-            tail = words[TAIL + snake]
+            tail = place_at(words, TAIL + snake)
             clear_bit(words, BODY, tail)
             words[TAIL + snake] = step_from(neighbours, tail, int(codes[tail]) & 7)
     return eaten
@@ -258,7 +259,7 @@ def collide(words: wp.array(dtype=int)):
     dead = int(0)
     added = int(0)
     for snake in range(SNAKES):
-        head = words[HEAD + snake]
+        head = place_at(words, HEAD + snake)
         if on_body(words, head) != 0:
             dead = dead | (1 << snake)
             for earlier in range(snake):
