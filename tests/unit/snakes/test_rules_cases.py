@@ -143,6 +143,52 @@ def test_all_bodies_go_before_anyone_comes_back():
     assert game.snakes[3] == [cell(0, 3), cell(0, 2), cell(1, 2)]
 
 
+def ring_step(lengths: list[int], gaps: list[str]) -> SnakesVec:
+    """All snakes behind each other on one closed path over the whole board, each one step forward.
+
+    gaps: what lies before the head of each snake, a letter a cell: b a bean, . nothing.
+    """
+    path = [cell(row, col if row % 2 == 0 else 19 - col) for row in range(10) for col in range(20)]
+    assert sum(lengths) + sum(map(len, gaps)) == 200
+    snakes, beans, directions, place = [], [], [], 0
+    for length, gap in zip(lengths, gaps):
+        snakes.append(path[place : place + length][::-1])
+        place += length
+        directions.append(direction_of([path[place % 200], snakes[-1][0]]))
+        beans += [path[place + k] for k, letter in enumerate(gap) if letter == "b"]
+        place += len(gap)
+    vec = SnakesVec(1, seed=4, left="external", right="external", autoreset=False)
+    vec.reset()
+    own_directions = [direction_of(body) for body in snakes]
+    vec.inject(0, GameState(snakes=snakes, beans=beans, directions=own_directions, step=3))
+    vec.step(torch.tensor([directions], dtype=torch.int32))
+    return vec
+
+
+def test_a_board_of_195_segments_goes_on():
+    vec = ring_step([34, 32, 32, 32, 32, 32], ["bbb", "", "", "", "", ".bb"])
+    assert first(vec.ate) == [1, 0, 0, 0, 0, 0] and first(vec.deaths) == [0] * 6
+    assert sum(first(vec.scores)) == 195 - 18 and vec.done.tolist() == [0]
+    assert len(vec.snapshot(0).beans) == 5
+
+
+def test_a_board_of_196_segments_ends_the_game():
+    vec = ring_step([34, 32, 32, 32, 32, 32], ["bb", "", "", "", ".b", "bb"])
+    assert first(vec.ate) == [1, 0, 0, 0, 0, 1] and first(vec.deaths) == [0] * 6
+    assert sum(first(vec.scores)) == 196 - 18 and vec.done.tolist() == [1]
+    assert len(vec.snapshot(0).beans) == 4
+
+
+def test_no_place_to_come_back():
+    """Quirk c: snake 5 runs into the tail of an eating snake; snake 4 has moved into the cell its tail left."""
+    vec = ring_step([64, 32, 32, 32, 32, 3], ["bbbbb", "", "", "", "", ""])
+    assert first(vec.deaths) == [0, 0, 0, 0, 0, 1] and first(vec.ate) == [1, 0, 0, 0, 0, 0]
+    assert first(vec.rewards) == [1, 0, 0, 0, 0, 0] and first(vec.scores) == [62, 29, 29, 29, 29, -3]
+    assert vec.done.tolist() == [1]
+    game = vec.snapshot(0)
+    assert game.snakes[5] == [] and len(game.beans) == 5
+
+
 def test_last_boards_of_games():
     """Boards without a free cell, with fewer than five beans, with a snake that found no place: also their features."""
     rng, actions_rng = random.Random(5), np.random.default_rng(5)

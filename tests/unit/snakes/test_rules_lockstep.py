@@ -4,8 +4,11 @@ import random
 
 import numpy as np
 import pytest
+import torch
 from reference_boards import crowded_game
 from reference_lockstep import Lockstep
+
+from lib.snakes import SnakesVec
 
 
 def random_actions(rng: np.random.Generator, games: int) -> np.ndarray:
@@ -73,3 +76,23 @@ def test_short_games_end_in_time():
         lockstep.step(random_actions(rng, 16))
     assert_equal(lockstep)
     assert lockstep.events["game_over"] == 48 and lockstep.events["early_end"] == 0
+
+
+@pytest.mark.parametrize("features", ["team", "jidi26"])
+def test_features_of_the_own_side(features):
+    """`sides` picks the rows of one team; a change counts from the next step or refresh."""
+    sides = torch.arange(32, dtype=torch.int32) % 2
+    both = SnakesVec(32, seed=12, features=features, observe="both", left="greedy", right="random")
+    own = SnakesVec(32, seed=12, features=features, observe="own", left="greedy", right="random")
+    both.reset()
+    own.reset()
+    assert torch.equal(own.features[:, 0], both.features[:, 0])
+    own.sides.copy_(sides)
+    for turn in range(5):
+        own.step()
+        both.step()
+        rows = torch.arange(32), own.sides.long()
+        assert torch.equal(own.features[:, 0], both.features[rows])
+        own.sides.copy_((sides + turn) % 2)
+        own.refresh()
+        assert torch.equal(own.features[:, 0], both.features[torch.arange(32), own.sides.long()])
