@@ -61,7 +61,7 @@ class View {
     state.snakes.forEach((body, snake) => {
       const { chip, text } = this.chips[snake];
       const count = deathCounts[snake];
-      const line = `${snake === chosen ? "you: " : ""}${body.length} long\n${count} ${count === 1 ? "death" : "deaths"}`;
+      const line = `${body.length} long\n${count} ${count === 1 ? "death" : "deaths"}`;
       if (text.textContent !== line) text.textContent = line;
       chip.classList.toggle("you", snake === chosen);
       chip.classList.toggle("dead", Boolean(dead[snake]));
