@@ -176,10 +176,10 @@ def play_match(
 
     Game number g is a function of (seed, g, the two players) alone, whatever `num_envs` (games at a time), device or
     share; only where a network holds two moves for equally good up to float32 rounding, which depends on the size of
-    the batch, may it differ. With `both_sides` the left player sits right in the odd games. Networks play in batches; as soon as a
-    submission plays, the games go one after the other, with Python's, numpy's and torch's generators seeded for each
-    and put back at the end. `should_stop` is asked before every step: the result then has the games finished so far,
-    fewer than were asked for. UserError when a submission fails.
+    the batch, may it differ. With `both_sides` the left player sits right in the odd games. Networks play in batches;
+    as soon as a submission plays, the games go one after the other, with Python's, numpy's and torch's generators
+    seeded for each and put back at the end. `should_stop` is asked before every step: the result then has the games of
+    finished batches, fewer than were asked for. UserError when a submission fails.
     """
     count = games - first_game if game_count is None else game_count
     if games < 1 or first_game < 0 or count < 0 or first_game + count > games:
