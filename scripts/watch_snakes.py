@@ -7,6 +7,7 @@ Keep and show:  python scripts/watch_snakes.py --left RUN/export --right greedy 
                 python scripts/watch_snakes.py --replay game.json --html game.html --jidi log.json
 """  # noqa: E501
 
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,11 +80,20 @@ def main(config: Config) -> None:
         atomic_write_json(Path(config.jidi), replay.to_jidi_log())
         written.append(config.jidi)
     if config.terminal or not written:
-        terminal.show(replay, sys.stdout, steps_per_s=config.speed)
+        show_in_terminal(config, replay)
     else:
         print(f"{replay.result_line()} after {replay.steps} steps")
     for path in written:
         print(f"wrote {path}")
+
+
+def show_in_terminal(config: Config, replay: Replay) -> None:
+    """The game on standard output, until its end or until nobody reads any more (as in `| head`)."""
+    try:
+        terminal.show(replay, sys.stdout, steps_per_s=config.speed)
+    except BrokenPipeError:
+        # The interpreter flushes once more when it leaves: that must not fail either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def find_replay(config: Config) -> Replay:

@@ -54,7 +54,7 @@ class Play {
       });
     }
     for (const button of view.root.querySelectorAll("[data-part=playButtons] [data-do]")) {
-      button.addEventListener("click", () => (button.dataset.do === "again" ? this.again() : this.toggle()));
+      button.addEventListener("click", () => (button.dataset.do === "again" ? this.askAgain() : this.toggle()));
     }
     this.listenSwipes(view.parts.board);
   }
@@ -144,6 +144,12 @@ class Play {
   again() {
     this.closeWatch();
     this.newGame();
+  }
+
+  // A slip of the finger must not end a running game: it pauses, and the pause offers a new one.
+  askAgain() {
+    if (this.phase === "running") this.pause();
+    else this.again();
   }
 
   closeWatch() {

@@ -19,6 +19,7 @@ from lib.snakes.replay import Replay
 pytestmark = pytest.mark.skipif(devtools.find_chromium() is None, reason="no Chromium on the path")
 HOST = "document.querySelector('.quartet-snakes')"
 SEED = 77
+AGAIN = f"{HOST}.shadowRoot.querySelector('[data-do=again]').click()"
 STEER = {0: "ArrowUp", 1: "s", 2: "ArrowLeft", 3: "d"}
 
 
@@ -88,6 +89,10 @@ def test_keys_turn_the_snake_and_a_full_game_ends_with_the_score(browser, play_p
     assert page.evaluate(f"{HOST}.dataset.step") == at
     hurry(page)
     page.press(" ")
+    # The button for a new game only pauses a running one.
+    page.evaluate(AGAIN)
+    assert phase(page) == "paused" and page.evaluate(f"Number({HOST}.dataset.step)") >= int(at)
+    page.press(" ")
     page.wait(f"{HOST}.dataset.phase === 'over'", 60)
     headline = page.evaluate(f"{part('headline')}.textContent")
     score = [page.evaluate(f"{part(name)}.textContent") for name in ("leftScore", "rightScore")]
@@ -96,8 +101,7 @@ def test_keys_turn_the_snake_and_a_full_game_ends_with_the_score(browser, play_p
     press_button(page, "Watch this game")
     page.press("End")
     assert page.evaluate(f"{HOST}.dataset.step") == "200"
-    press_again = f"{HOST}.shadowRoot.querySelector('[data-do=again]').click()"
-    page.evaluate(press_again)
+    page.evaluate(AGAIN)
     assert phase(page) == "ready" and page.evaluate(f"{HOST}.dataset.step") == "0"
     assert page.problems() == []
 

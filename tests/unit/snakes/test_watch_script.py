@@ -145,3 +145,15 @@ def test_an_error_ends_with_code_2(tmp_path):
     assert ended.returncode == 2
     lines = ended.stderr.strip().splitlines()
     assert len(lines) == 1 and "none.json: no such file" in lines[0]
+
+
+def test_a_reader_that_leaves_early_is_no_error(tmp_path):
+    """As in `watch_snakes.py ... | head -3`."""
+    command = [sys.executable, SCRIPT, "--left", "greedy", "--right", "random"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
+    ) as running:
+        assert running.stdout.readline().startswith("greedy  0 : 0  random")
+        running.stdout.close()
+        assert running.wait(120) == 0
+        assert "Error" not in running.stderr.read()
