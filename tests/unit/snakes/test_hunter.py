@@ -67,6 +67,15 @@ def test_same_choice_on_either_side():
     np.testing.assert_array_equal(np.roll(mirrored, 3, axis=1), expected)
 
 
+def test_few_beans():
+    """The choice stays a function of the board when beans are missing, whatever lay in the slot before."""
+    states = boards(200)
+    for slot, state in enumerate(states):
+        del state.beans[slot % 5 :]
+    expected = choices(states)
+    np.testing.assert_array_equal(choices(states[::-1], seed=3)[::-1], expected)
+
+
 def test_never_reverses():
     states = boards(300)
     actions = choices(states)

@@ -36,6 +36,20 @@ def test_crowded_boards(bot):
     assert_equal(lockstep)
 
 
+@pytest.mark.parametrize("bot", BOTS[1:])
+def test_few_beans(bot):
+    """With none left for a snake every free cell is as good as the others."""
+    rng = random.Random(bot)
+    lockstep = Lockstep(48, (bot, bot), seed=60, feature_every=0)
+    for _ in range(4):
+        for slot in range(48):
+            game = crowded_game(rng, rng.choice((20, 60, 120)))
+            del game.beans[slot % 5 :]
+            lockstep.inject(slot, game)
+        lockstep.step(np.zeros((48, 6), np.int32))
+    assert_equal(lockstep)
+
+
 def test_scripted_teams_see_the_board_of_this_step():
     """A position put in by hand decides the next move: the kernel does not act on what the slot showed before."""
     rng = random.Random(1)
