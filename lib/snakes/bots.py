@@ -34,11 +34,13 @@ unless the board is full. Random numbers: `noise.draw(a, b, BOT, words[STEP], 16
 # ruff: noqa: RUF046, UP018 (in a Warp function `int(...)` makes a local that a loop may change)
 import warp as wp
 
-from lib.snakes.kernel_board import BEAN, BEAN_COUNT, HEAD, KEY_A, KEY_B, STEP, on_body, place_at, step_from
+from lib.snakes.kernel_board import BEAN, BEAN_COUNT, HEAD, KEY_A, KEY_B, STEP, on_body, place_at, sort_five, step_from
 from lib.snakes.noise import BOT, draw
 from lib.snakes.rules import TEAM
 
 FAR = 1 << 20
+MISSING = FAR << 3
+vec24 = wp.types.vector(length=24, dtype=int)
 
 # Sums of two of these tell the cells two steps apart from each other: up, down, left, right.
 _UP, _DOWN, _LEFT, _RIGHT = -5, 5, -1, 1
@@ -53,14 +55,13 @@ def squared_distance(place: int, other: int) -> int:
 
 
 @wp.func
-def nearest_bean(words: wp.array(dtype=int), head: int, taken: int) -> int:
-    """Index of the nearest bean whose bit in `taken` is 0, or -1. (Eight turns, not five: that fills a vector.)"""
-    out = taken | (-1 << words[BEAN_COUNT])
-    best = int(FAR << 3)
+def nearest_bean(words: wp.array(dtype=int), head: int) -> int:
+    """Index of the nearest bean, or -1. (Eight turns, not five, and no branches: that fills a vector.)"""
+    best = int(MISSING)
     for j in range(8):
-        distance = wp.where(((out >> j) & 1) != 0, FAR, squared_distance(words[BEAN + j], head))
-        best = wp.min(best, (distance << 3) + j)
-    return wp.where(best < FAR << 3, best & 7, -1)
+        key = squared_distance(words[BEAN + j], head) * 8 + j
+        best = wp.min(best, wp.where(j < words[BEAN_COUNT], key, MISSING))
+    return bean_of(best)
 
 
 @wp.func
@@ -79,29 +80,76 @@ def random_choice(words: wp.array(dtype=int), team: int, actions: wp.array(dtype
 
 
 @wp.func
-def greedy_choice(
+def nearest_move(
+    words: wp.array(dtype=int), neighbours: wp.array(dtype=wp.int16), head: int, bean: int, avoiding: int
+) -> int:
+    """The move that leads nearest to a bean of the list (-1: none); with avoiding 1 blocked ones are out."""
+    best = int(1 << 30)
+    for m in range(4):
+        place = step_from(neighbours, head, m)
+        distance = wp.where((on_body(words, place) & avoiding) != 0, FAR, bean_distance(words, bean, place))
+        # Four times the distance plus the move: the smallest number is the first of the best moves.
+        best = wp.min(best, distance * 4 + m)
+    return best & 3
+
+
+@wp.func
+def single_choice(
     words: wp.array(dtype=int),
     neighbours: wp.array(dtype=wp.int16),
     team: int,
     actions: wp.array(dtype=int),
-    sharing: int,
     avoiding: int,
 ):
-    """Level 1 (sharing 0, avoiding 0), greedy (1, 1) and level 4 (0, 1)."""
-    taken = int(0)
+    """Level 1 (avoiding 0) and level 4 (1): each snake for itself."""
     for own in range(TEAM):
         k = ((team & 1) * TEAM) + own
         head = place_at(words, HEAD + k)
-        bean = nearest_bean(words, head, taken)
-        if sharing != 0 and bean >= 0:
-            taken = taken | (1 << bean)
-        best = int(1 << 30)
-        for m in range(4):
-            place = step_from(neighbours, head, m)
-            # Four times the distance plus the move: the smallest number is the first of the best moves.
-            distance = wp.where((on_body(words, place) & avoiding) != 0, FAR, bean_distance(words, bean, place))
-            best = wp.min(best, distance * 4 + m)
-        actions[k] = best & 3
+        actions[k] = nearest_move(words, neighbours, head, nearest_bean(words, head), avoiding)
+
+
+@wp.func
+def shared_beans(words: wp.array(dtype=int), team: int) -> wp.vec3i:
+    """For each snake of a team the nearest bean that no earlier one took, or -1.
+
+    The distances of all come first, so that only the choice among a snake's nearest three waits for its mates.
+    """
+    keys = vec24()
+    k = (team & 1) * TEAM
+    h0 = place_at(words, HEAD + k)
+    h1 = place_at(words, HEAD + k + 1)
+    h2 = place_at(words, HEAD + k + 2)
+    beans = words[BEAN_COUNT]
+    for j in range(8):
+        bean = words[BEAN + j]
+        missing = wp.where(j < beans, 0, MISSING)
+        keys[j] = (squared_distance(bean, h0) * 8 + j) | missing
+        keys[8 + j] = (squared_distance(bean, h1) * 8 + j) | missing
+        keys[16 + j] = (squared_distance(bean, h2) * 8 + j) | missing
+    first = wp.min(wp.min(wp.min(keys[0], keys[1]), wp.min(keys[2], keys[3])), keys[4])
+    b0, b1, _, _, _ = sort_five(keys[8], keys[9], keys[10], keys[11], keys[12])
+    c0, c1, c2, _, _ = sort_five(keys[16], keys[17], keys[18], keys[19], keys[20])
+    second = wp.where(((b0 ^ first) & 7) == 0, b1, b0)
+    third = wp.where(((c1 ^ first) & 7) == 0 or ((c1 ^ second) & 7) == 0, c2, c1)
+    third = wp.where(((c0 ^ first) & 7) == 0 or ((c0 ^ second) & 7) == 0, third, c0)
+    return wp.vec3i(bean_of(first), bean_of(second), bean_of(third))
+
+
+@wp.func
+def bean_of(key: int) -> int:
+    """The bean of a sort key, -1 for a missing one."""
+    return wp.where(key < MISSING, key & 7, -1)
+
+
+@wp.func
+def greedy_choice(
+    words: wp.array(dtype=int), neighbours: wp.array(dtype=wp.int16), team: int, actions: wp.array(dtype=int)
+):
+    """Each snake takes the nearest bean that no earlier mate took."""
+    beans = shared_beans(words, team)
+    for own in range(TEAM):
+        k = ((team & 1) * TEAM) + own
+        actions[k] = nearest_move(words, neighbours, place_at(words, HEAD + k), beans[own], 1)
 
 
 @wp.func
@@ -112,7 +160,7 @@ def level3_choice(
     for own in range(TEAM):
         k = ((team & 1) * TEAM) + own
         head = place_at(words, HEAD + k)
-        bean = nearest_bean(words, head, 0)
+        bean = nearest_bean(words, head)
         best = float(1.0e9)
         move = int(0)
         for m in range(4):
@@ -155,7 +203,7 @@ def evasion_choice(
     for own in range(TEAM):
         k = ((team & 1) * TEAM) + own
         head = place_at(words, HEAD + k)
-        bean = nearest_bean(words, head, 0)
+        bean = nearest_bean(words, head)
         safe = safe_moves(words, neighbours, head)
         if safe == 0:
             safe = 15

@@ -40,7 +40,7 @@ from lib.snakes.features_tables import (
     UNIT,
     WIDE_NOWHERE,
 )
-from lib.snakes.kernel_board import BEAN, BEAN_COUNT, BODY, DIRECTION, HEAD, LENGTH, STEP, TAIL, place_at
+from lib.snakes.kernel_board import BEAN, BEAN_COUNT, BODY, DIRECTION, HEAD, LENGTH, STEP, TAIL, place_at, sort_five
 from lib.snakes.rules import FEATURES, HEIGHT, SNAKES, TEAM, WIDTH
 
 COUNT = FEATURES["team"]
@@ -135,33 +135,13 @@ def write_bean(row: wp.array(dtype=float), offset: int, key: int, facts: wp.arra
 
 @wp.func
 def write_beans(row: wp.array(dtype=float), keys: vec25, first: int, facts: wp.array(dtype=vec4f)):
-    """Sorts five keys with a network of nine comparisons and writes the beans."""
-    a = keys[first]
-    b = keys[first + 1]
-    c = keys[first + 2]
-    d = keys[first + 3]
-    e = keys[first + 4]
-    a1 = wp.min(a, b)
-    b1 = wp.max(a, b)
-    d1 = wp.min(d, e)
-    e1 = wp.max(d, e)
-    c2 = wp.min(c, e1)
-    e2 = wp.max(c, e1)
-    c3 = wp.min(c2, d1)
-    d3 = wp.max(c2, d1)
-    b4 = wp.min(b1, e2)
-    e4 = wp.max(b1, e2)
-    a5 = wp.min(a1, d3)
-    d5 = wp.max(a1, d3)
-    a6 = wp.min(a5, c3)
-    c6 = wp.max(a5, c3)
-    b7 = wp.min(b4, d5)
-    d7 = wp.max(b4, d5)
-    write_bean(row, 28, a6, facts)
-    write_bean(row, 33, wp.min(b7, c6), facts)
-    write_bean(row, 38, wp.max(b7, c6), facts)
-    write_bean(row, 43, d7, facts)
-    write_bean(row, 48, e4, facts)
+    """Sorts five keys and writes the beans."""
+    a, b, c, d, e = sort_five(keys[first], keys[first + 1], keys[first + 2], keys[first + 3], keys[first + 4])
+    write_bean(row, 28, a, facts)
+    write_bean(row, 33, b, facts)
+    write_bean(row, 38, c, facts)
+    write_bean(row, 43, d, facts)
+    write_bean(row, 48, e, facts)
 
 
 @wp.func

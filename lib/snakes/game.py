@@ -29,6 +29,8 @@ from lib.snakes.rules import CONTROLLERS, SNAKES, START_LENGTH, STEPS, TEAM, con
 from lib.snakes.state import GameState
 
 MOST_STEPS = 10_000
+DIRECT_LAUNCH = "1.19."
+"""The releases of Warp whose recorded CPU launches are called directly."""
 STATE = ("words", "codes", "controllers", "sides", "actions", "rewards", "deaths", "ate", "done")
 STATE_SCORES = ("scores", "final_scores")
 
@@ -135,15 +137,14 @@ class SnakesVec:
         self._arrays.seed_first, self._arrays.seed_second = wp.uint32(first), wp.uint32(second)
         self._arrays.first_game = self.first_game
 
-        def recorded(kernel):
-            return wp.launch(
-                kernel, dim=self.num_envs, inputs=[self._arrays], device=self._arrays.words.device, record_cmd=True
-            )
-
-        self._launch_step = _launcher(recorded(step_kernel), self.device)
-        self._launch_refresh = _launcher(recorded(refresh_kernel), self.device)
-        self._launch_reset = _launcher(recorded(reset_kernel), self.device)
-        self._launch_choose = _launcher(recorded(choose_kernel), self.device)
+        kernels = (step_kernel, refresh_kernel, reset_kernel, choose_kernel)
+        device = self._arrays.words.device
+        self._commands = [
+            wp.launch(kernel, dim=self.num_envs, inputs=[self._arrays], device=device, record_cmd=True)
+            for kernel in kernels
+        ]
+        launchers = [_launcher(command, self.device) for command in self._commands]
+        self._launch_step, self._launch_refresh, self._launch_reset, self._launch_choose = launchers
 
     def reset(self, seed: int | None = None) -> torch.Tensor:
         """Begins a new game in every slot and returns `features`.
@@ -264,10 +265,13 @@ def _launcher(command: wp.Launch, device: torch.device) -> Callable[[], object]:
     """A function that launches a recorded command, on CUDA on torch's current stream.
 
     On CPU it calls the compiled kernel itself: `Launch.launch` packs the one argument anew each time, which costs as
-    much as the steps of 15 games. An argument structure with one member is that member.
+    much as the steps of 15 games. An argument structure with one member is that member; other releases of Warp than
+    the one this was written for may pass arguments in another way and take the ordinary launch.
     """
     if device.type == "cuda":
         return lambda: command.launch(wp.stream_from_torch(torch.cuda.current_stream(device)))
+    if not wp.__version__.startswith(DIRECT_LAUNCH) or command.block_dim > 1:
+        return command.launch
     bounds, arrays = command.params
     return functools.partial(command.hooks.forward, ctypes.byref(bounds), ctypes.byref(arrays))
 

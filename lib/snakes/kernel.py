@@ -8,7 +8,7 @@ import importlib.util
 
 import warp as wp
 
-from lib.snakes.bots import evasion_choice, greedy_choice, level3_choice, random_choice
+from lib.snakes.bots import evasion_choice, greedy_choice, level3_choice, random_choice, single_choice
 from lib.snakes.features_jidi import write_jidi
 from lib.snakes.features_tables import DELTAS, FACTS
 from lib.snakes.features_team import vec4f, write_team
@@ -130,15 +130,15 @@ def choose_actions(
     for team in range(2):
         player = arrays.controllers[game, team]
         if player == GREEDY:
-            greedy_choice(words, neighbours, team, actions, 1, 1)
+            greedy_choice(words, neighbours, team, actions)
         elif player == RANDOM:
             random_choice(words, team, actions)
         elif player == LEVEL1:
-            greedy_choice(words, neighbours, team, actions, 0, 0)
+            single_choice(words, neighbours, team, actions, 0)
         elif player == LEVEL3:
             level3_choice(words, neighbours, team, actions)
         elif player == LEVEL4:
-            greedy_choice(words, neighbours, team, actions, 0, 1)
+            single_choice(words, neighbours, team, actions, 1)
         elif player == EVASION:
             evasion_choice(words, neighbours, team, actions)
         elif player == HUNTER:

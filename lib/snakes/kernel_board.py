@@ -122,6 +122,28 @@ def lowest_bit(bits: int) -> int:
 
 
 @wp.func
+def sort_five(a: int, b: int, c: int, d: int, e: int):
+    """Five numbers in ascending order, by a network of nine comparisons."""
+    a1 = wp.min(a, b)
+    b1 = wp.max(a, b)
+    d1 = wp.min(d, e)
+    e1 = wp.max(d, e)
+    c2 = wp.min(c, e1)
+    e2 = wp.max(c, e1)
+    c3 = wp.min(c2, d1)
+    d3 = wp.max(c2, d1)
+    b4 = wp.min(b1, e2)
+    e4 = wp.max(b1, e2)
+    a5 = wp.min(a1, d3)
+    d5 = wp.max(a1, d3)
+    a6 = wp.min(a5, c3)
+    c6 = wp.max(a5, c3)
+    b7 = wp.min(b4, d5)
+    d7 = wp.max(b4, d5)
+    return a6, wp.min(b7, c6), wp.max(b7, c6), d7, e4
+
+
+@wp.func
 def place_bean(words: wp.array(dtype=int), random: wp.uint32, free: int):
     """Appends a bean on the bounded(random, free)-th of the `free` free cells in scan order."""
     left = bounded(random, free)
