@@ -39,7 +39,7 @@ from lib.snakes.collector import STATISTICS as GAME_STATISTICS
 from lib.snakes.collector import Collector
 from lib.snakes.league import LEARNER, League
 from lib.snakes.learner import STATISTICS, Learner, Targets
-from lib.snakes.options import ALIASES, SnakesOptions, check_options
+from lib.snakes.options import ALIASES, SnakesOptions, check_options, judge_names
 from lib.snakes.page import replay_fragment
 from lib.snakes.players import NetworkPlayer, ScriptedPlayer
 from lib.snakes.progress import Budget, Clock, Progress
@@ -294,12 +294,13 @@ def play_matches(session: Session, pairs: list) -> list | None:
 def evaluate(session: Session) -> bool:
     """Win rates against the judges; weights that are the best so far are saved. False when a signal came."""
     config, progress = session.config, session.progress
-    matches = play_matches(session, evaluation.judge_pairs(config.eval_games))
+    matches = play_matches(session, evaluation.judge_pairs(judge_names(config.judges), config.eval_games))
     if matches is None:
         return False
     rates = {match.right: match.win_rate for match in matches}
     progress.validated_step = progress.step
-    progress.reach(rates["greedy"])
+    if "greedy" in rates:
+        progress.reach(rates["greedy"])
     mean = sum(rates.values()) / len(rates)
     better = mean > progress.best
     if better:

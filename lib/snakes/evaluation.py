@@ -15,7 +15,6 @@ from lib.snakes.players import NetworkPlayer, ScriptedPlayer
 from lib.snakes.replay import Replay, record
 from lib.snakes.rules import TEAM
 
-JUDGES = ("greedy", "hunter")  # the bots that decide, while training, which weights are best
 FINAL = ("greedy", "hunter", "random")  # the bots of results.json
 BOT_GAMES = 100  # of each pair of bots, for the table of ratings
 TEAM_NAME = "team"
@@ -52,9 +51,9 @@ def play_shares(
     return shares
 
 
-def judge_pairs(games: int) -> list[tuple[str, str, int]]:
+def judge_pairs(judges: list[str], games: int) -> list[tuple[str, str, int]]:
     """The matches of an evaluation while training."""
-    return [(TEAM_NAME, name, games) for name in JUDGES]
+    return [(TEAM_NAME, name, games) for name in judges]
 
 
 def final_pairs(games: int) -> list[tuple[str, str, int]]:

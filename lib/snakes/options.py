@@ -76,8 +76,14 @@ class SnakesOptions(GameOptions):
     team_reward: float = option(0.2, "weight of (own team - enemy team) in a snake's reward", "learning", minimum=0)
     death_penalty: float = option(0.5, "taken from the reward at a death", "learning", minimum=0)
 
+    shaping: float = option(
+        0.0, "weight of a potential, - distance in cells to a bean within reach; needs --features team", "learning",
+        minimum=0,
+    )  # fmt: skip
+
     save_interval: int = option(1000, "games per process between checkpoints, 0 = none", "run", minimum=0)
     eval_games: int = option(200, "games of an evaluation while training; 1,000 at the end", "run", minimum=2)
+    judges: str = option("greedy,hunter", "bots of those evaluations; their mean win rate says what is best", "run")
     final_games: int = option(1000, "games against each opponent at the end", "run", minimum=2)
     log_interval: int = option(500, "games of all processes between two blocks of the log", "run", minimum=1)
     log_every: int = option(100, "updates between rows of metrics.jsonl", "run", minimum=1)
@@ -109,6 +115,8 @@ def check_options(config: SnakesOptions) -> list[str]:
         raise UserError(f"--hidden {config.hidden} with --comm lstm: all widths are equal there; give one number twice")
     if "mask" in asked and config.mask and config.features != "team":
         raise UserError(f"--mask has no effect with --features {config.features}: drop it, or use --features team")
+    if config.shaping and config.features != "team":
+        raise UserError(f"--shaping {config.shaping} with --features {config.features}: it needs --features team")
     for flag, strategy in (("opponent", "fixed"), ("league", "league")):
         if flag in asked and config.opponent_difficulty_strategy != strategy:
             raise UserError(
@@ -134,9 +142,21 @@ def check_options(config: SnakesOptions) -> list[str]:
             " by being divided; give a larger --batch_size"
         )
     league_shares(config.league)
+    judge_names(config.judges)
     if config.episode_length < STEPS:
         notes.append(f"--episode_length {config.episode_length}: games are cut off, which is not taken for their end")
     return notes
+
+
+def judge_names(text: str) -> list[str]:
+    """`greedy,hunter` as names of bots. UserError for an unknown one."""
+    names = list(dict.fromkeys(filter(None, (part.strip() for part in text.split(",")))))
+    unknown = [name for name in names if name not in BOTS]
+    if unknown or not names:
+        raise UserError(
+            f"--judges {text!r}: {unknown[0] if unknown else 'nobody'!r}; expected some of {', '.join(BOTS)}"
+        )
+    return names
 
 
 def league_shares(text: str) -> dict[str, float]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from lib.args import config_dict
 from lib.report import Curve, Series, Table, write_report
-from lib.snakes.evaluation import FINAL, JUDGES, Standing
+from lib.snakes.evaluation import FINAL, Standing
 from lib.snakes.learner import STATISTICS
 from lib.snakes.opponents import LEVELS, opponent
 from lib.snakes.options import BOTS, SnakesOptions
@@ -123,10 +123,12 @@ def result_table(results: dict) -> str:
 def curves(rows: list[dict]) -> list[Curve]:
     """Win rates, rewards and losses from the rows of metrics.jsonl."""
     found = []
-    tests = [row for row in rows if f"eval/win_rate_{JUDGES[0]}" in row]
+    start = "eval/win_rate_"
+    tests = [row for row in rows if any(key.startswith(start) for key in row)]
     if tests:
         seconds = [row["train_s"] for row in tests]
-        series = [Series(name, seconds, [row[f"eval/win_rate_{name}"] for row in tests]) for name in JUDGES]
+        names = [key for key in tests[0] if key.startswith(start)]
+        series = [Series(name.removeprefix(start), seconds, [row.get(name) for row in tests]) for name in names]
         caption = "Arg-max play on both sides, without the time of the evaluations."
         found.append(Curve("Win rate", "training seconds", "share of games won", series, caption))
     played = [row for row in rows if "reward/total" in row]

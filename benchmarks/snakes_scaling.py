@@ -1,0 +1,71 @@
+"""Snakes on 1 and on 2 processes, one thread each: samples a second, and the time to 80 % wins against greedy.
+
+    python benchmarks/snakes_scaling.py [--steps 1500] [--to_80]
+
+Starts scripts/train_snakes.py through `accelerate launch` with accelerate_configs/cpu_1.yaml and cpu_2.yaml in turn.
+Samples are steps of games and, in the same proportion, rows of updates: 2 processes play twice as many games and learn
+from twice as many transitions at each update, they do not update more often. Ratios are medians over the rounds. Needs
+two idle cores.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import tempfile
+from pathlib import Path
+
+from record import REPOSITORY, write_result
+from snakes_learning import SECONDS, median, reached
+
+
+def run(flags: list[str], processes: int, folder: Path, name: str) -> tuple[dict, list[dict]]:
+    """(results.json, evaluations) of a launched run."""
+    place = folder / f"{name}_{processes}"
+    config = REPOSITORY / "accelerate_configs" / f"cpu_{processes}.yaml"
+    command = ["accelerate", "launch", "--config_file", str(config), str(REPOSITORY / "scripts" / "train_snakes.py")]
+    command += [*SECONDS, *flags, "--output_dir", str(place)]
+    done = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{processes} processes failed: {done.stderr.strip()[-500:]}")
+    results = json.loads((place / "results.json").read_text())
+    assert results["processes"] == processes, results["processes"]
+    rows = [json.loads(line) for line in (place / "metrics.jsonl").read_text().splitlines()]
+    return results, [row for row in rows if "eval/win_rate_greedy" in row]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=1500, help="updates of a throughput run")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--to_80", action="store_true", help="also the time to 80 %%, the same number of seeds")
+    args = parser.parse_args()
+    rates: dict[int, list[float]] = {1: [], 2: []}
+    times: dict[int, list[float | None]] = {1: [], 2: []}
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        for number in range(args.repeats):
+            for count in rates:
+                flags = ["--max_steps", str(args.steps), "--eval_every", "0", "--final_games", "2"]
+                results, _ = run(flags, count, folder, f"speed{number}")
+                rates[count].append(results["env_steps_per_s"])
+                print(f"{count} process(es): {rates[count][-1]:.0f} game steps/s", flush=True)
+        for number in range(args.repeats if args.to_80 else 0):
+            for count in times:
+                flags = ["--seed", str(number + 1), "--max_minutes", "1.5"]
+                times[count].append(reached(run(flags, count, folder, f"time{number}")[1], 80))
+                print(f"{count} process(es): 80 % after {times[count][-1]} s", flush=True)
+    figures = {"env_steps_per_s": {str(count): statistics.median(values) for count, values in rates.items()}}
+    figures["runs"] = {str(count): values for count, values in rates.items()}
+    figures["ratio"] = statistics.median(two / one for one, two in zip(rates[1], rates[2]))
+    if args.to_80:
+        figures["seconds_to_80"] = {str(count): median(values) for count, values in times.items()}
+        figures["seconds_to_80_runs"] = {str(count): values for count, values in times.items()}
+    path = write_result("snakes_scaling", figures, settings={**vars(args), "flags": SECONDS})
+    print(json.dumps(figures, indent=1))
+    print(f"written to {path.name}")
+
+
+if __name__ == "__main__":
+    main()
