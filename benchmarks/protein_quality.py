@@ -26,14 +26,11 @@ RECIPE = [
     "--one_shot_share", "0.25", "--objective", "any_order", "--epochs", "200", "--precision", "bf16",
     "--report_to", "none",
 ]  # fmt: skip
+AGAINST_OVERFITTING = "--backbone_noise 0.1 --dropout 0.25 --weight_decay 0.1 --one_shot_share 0.15".split()
 MODES = {
     "short": {"minutes": 2.0, "seeds": 3, "extra": ["--eval_every", "0"]},
     # Two dozen passes over the same structures: more noise of every kind, and less of the backbone alone.
-    "long": {
-        "minutes": 30.0,
-        "seeds": 1,
-        "extra": "--eval_every 500 --backbone_noise 0.1 --dropout 0.25 --weight_decay 0.1 --one_shot_share 0.15".split(),
-    },
+    "long": {"minutes": 30.0, "seeds": 1, "extra": ["--eval_every", "500", *AGAINST_OVERFITTING]},
     "synthetic": {"minutes": 2.0, "seeds": 1, "extra": ["--eval_every", "0"]},
 }
 KEYS = (

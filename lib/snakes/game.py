@@ -27,6 +27,7 @@ from lib.snakes.kernel_board import EPISODE, PLACES, STEP, WORDS, neighbour_tabl
 from lib.snakes.noise import WORD, seed_words
 from lib.snakes.rules import CONTROLLERS, SNAKES, START_LENGTH, STEPS, TEAM, controller_code, feature_count
 from lib.snakes.state import GameState
+from lib.snakes.warp_start import start_warp
 
 MOST_STEPS = 10_000
 DIRECT_LAUNCH = "1.19."
@@ -94,7 +95,7 @@ class SnakesVec:
 
     def _allocate(self, keep_final: bool) -> GameArrays:
         """All arrays, and the tensors that share their memory."""
-        wp.config.log_level = max(wp.config.log_level, wp.LOG_WARNING)
+        start_warp()
         device = _warp_device(self.device)
         games, teams, count = self.num_envs, self.teams, self.feature_count
         arrays = GameArrays()

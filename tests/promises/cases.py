@@ -1,5 +1,6 @@
 """Every trainer that the promise suite is run for; a further one joins by its `<name>_case.py` and one entry here."""
 
 from protein_case import PROTEIN
+from snakes_case import SNAKES
 
-TRAINERS = (PROTEIN,)
+TRAINERS = (PROTEIN, SNAKES)
