@@ -120,5 +120,6 @@ SNAKES = TrainerCase(
     interrupt="snakes_case:interrupt_evaluation",
     other_model="--hidden 24 24",
     bad_inputs=BAD_INPUTS,
+    disk_kib=1536,
     clocks=("_s", "seconds_to_50", "seconds_to_80"),
 )

@@ -40,11 +40,11 @@ def test_a_poisoned_record_is_named(stage, alone, processes):
 
 
 @pytest.fixture
-def small_disk(tmp_path):
-    """A real file system of 3 MB; yields its folder and a function that enlarges it."""
+def small_disk(tmp_path, stage):
+    """A real file system of a few MB; yields its folder and a function that enlarges it."""
     mount = tmp_path / "disk"
     mount.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "none", str(mount)], capture_output=True)
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={stage.case.disk_kib}k", "none", str(mount)], capture_output=True)
     if done.returncode:
         pytest.skip("needs the right to mount a tmpfs")
     yield mount, lambda: subprocess.run(["mount", "-o", "remount,size=64m", str(mount)], check=True)

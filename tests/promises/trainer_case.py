@@ -38,6 +38,7 @@ class TrainerCase:
     diverge: the loss cannot stay finite. poison: ("module:function") makes one record's numbers not finite, called in
         the run with the name of the record; pick_record(run directory): a record that `flags` trains on.
     interrupt: ("module:function") has the run send itself SIGTERM in the midst of its n-th evaluation, called with n.
+    disk_kib: of a file system on which some of the checkpoints of `flags` fit, not all.
     other_model: no checkpoint of `flags` fits. clocks: endings of keys, in metrics and results, that tell time.
     """
 
@@ -57,5 +58,6 @@ class TrainerCase:
     other_model: str
     bad_inputs: tuple[BadInput, ...]
     clocks: tuple[str, ...] = ("_s",)
+    disk_kib: int = 3 * 1024
     loss_tolerance: float = 1e-4
     weight_tolerance: float = 5e-2

@@ -135,6 +135,7 @@ def docstring_lines(path: Path) -> set[int]:
 
 
 def test_nothing_that_is_loaded_can_run_code():
+    """But for a competition submission of snakes: it is a program, and it is run because its user says so."""
     for path in sources("lib", "scripts"):
         names = imported(path)
         forbidden = names & {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
@@ -192,7 +193,7 @@ def test_requirements_end_with_the_checkout_and_pin_torch():
 def test_every_third_party_import_is_required_or_optional():
     """What lib, scripts and tests import at module level is in requirements.txt; the rest is imported where used."""
     required = (ROOT / "requirements.txt").read_text(encoding="utf-8").lower()
-    packages = {"yaml": "pyyaml"}
+    packages = {"yaml": "pyyaml", "warp": "warp-lang", "PIL": "pillow"}
     own = {"lib", "scripts", "benchmarks", "tests", "record"}
     for path in sources("lib", "scripts"):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
