@@ -42,9 +42,6 @@ FAR = 1 << 20
 MISSING = FAR << 3
 vec24 = wp.types.vector(length=24, dtype=int)
 
-# Sums of two of these tell the cells two steps apart from each other: up, down, left, right.
-_UP, _DOWN, _LEFT, _RIGHT = -5, 5, -1, 1
-
 
 @wp.func
 def squared_distance(place: int, other: int) -> int:
@@ -174,7 +171,7 @@ def level3_choice(
 
 @wp.func
 def offset_code(move: int) -> int:
-    """_UP, _DOWN, _LEFT or _RIGHT of a move."""
+    """-5, 5, -1, 1 for up, down, left, right: sums of two tell the cells at two steps from each other."""
     sign = (move & 1) * 2 - 1
     return wp.where(move < 2, 5 * sign, sign)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 from collections.abc import Callable
@@ -83,7 +84,8 @@ class SnakesVec:
         self.feature_count = feature_count(features)
         self.teams = 2 if observe == "both" else 1
         self.seed, self.first_game = seed, first_game
-        self._arrays = self._allocate(keep_final)
+        with _torch_stream(self.device):
+            self._arrays = self._allocate(keep_final)
         self._arrays.kind = FEATURE_KINDS[features]
         self._arrays.both = int(observe == "both")
         self._arrays.steps = episode_steps
@@ -95,7 +97,6 @@ class SnakesVec:
 
     def _allocate(self, keep_final: bool) -> GameArrays:
         """All arrays, and the tensors that share their memory."""
-        start_warp()
         device = _warp_device(self.device)
         games, teams, count = self.num_envs, self.teams, self.feature_count
         arrays = GameArrays()
@@ -260,6 +261,15 @@ class SnakesVec:
             found = int(low) if int(low) < 0 else int(high)
             raise UserError(f"an action is {found}: expected 0 up, 1 down, 2 left or 3 right")
         return actions
+
+
+def _torch_stream(device: torch.device):
+    """Warp's work inside goes to torch's current stream, so that neither reads what the other has yet to write."""
+    _warp_device(device)
+    start_warp()
+    if device.type != "cuda":
+        return contextlib.nullcontext()
+    return wp.ScopedStream(wp.stream_from_torch(torch.cuda.current_stream(device)), sync_enter=False)
 
 
 def _launcher(command: wp.Launch, device: torch.device) -> Callable[[], object]:

@@ -276,19 +276,25 @@ def replace_dead(
     words: wp.array(dtype=int),
     codes: wp.array(dtype=wp.uint8),
     neighbours: wp.array(dtype=wp.int16),
+    rewards: wp.array(dtype=float),
     dead: int,
     added: int,
 ) -> int:
-    """Takes all dead bodies off the board, then respawns the dead in order; 0 when one found no place."""
-    for snake in range(SNAKES):
-        if ((dead >> snake) & 1) != 0:
-            remove_body(words, codes, neighbours, snake)
-            if ((added >> snake) & 1) != 0:
-                clear_bit(words, BODY, words[HEAD + snake])
+    """Charges the dead, takes all their bodies off, then respawns them in order; 0 when one found no place."""
+    left = int(dead)
+    while left != 0:
+        snake = lowest_bit(left)
+        left = left & (left - 1)
+        rewards[snake] = rewards[snake] + float(START_LENGTH - words[LENGTH + snake])
+        remove_body(words, codes, neighbours, snake)
+        if ((added >> snake) & 1) != 0:
+            clear_bit(words, BODY, place_at(words, HEAD + snake))
     placed = int(1)
-    for snake in range(SNAKES):
-        if ((dead >> snake) & 1) != 0:
-            placed = placed & respawn(words, codes, neighbours, snake)
+    left = int(dead)
+    while left != 0:
+        snake = lowest_bit(left)
+        left = left & (left - 1)
+        placed = placed & respawn(words, codes, neighbours, snake)
     return placed
 
 
@@ -308,10 +314,7 @@ def play_step(
         rewards[snake] = float((eaten >> snake) & 1)
     placed = int(1)
     if dead != 0:
-        for snake in range(SNAKES):
-            if ((dead >> snake) & 1) != 0:
-                rewards[snake] += float(START_LENGTH - words[LENGTH + snake])
-        placed = replace_dead(words, codes, neighbours, dead, added)
+        placed = replace_dead(words, codes, neighbours, rewards, dead, added)
     step = words[STEP]
     if words[BEAN_COUNT] < BEANS:
         place_beans(words, wp.uint32(words[KEY_A]), wp.uint32(words[KEY_B]), BEANS_STREAM, step, 0)
