@@ -126,6 +126,7 @@ class SnakesVec:
         )
         self._logits = shared("logits", (games * teams * TEAM, 4), wp.float32, (games, teams, TEAM, 4))
         self._choice = shared("choice", (2,), wp.float32)
+        self._chosen = (0.0, False)
         self.step_count = self._words[:, STEP]
         self.episode = self._words[:, EPISODE]
         arrays.neighbours = wp.array(neighbour_table(), dtype=wp.int16, device=device)
@@ -189,7 +190,9 @@ class SnakesVec:
         if not 0.0 <= epsilon <= 1.0:
             raise UserError(f"epsilon is {epsilon}: expected a number from 0 to 1")
         self._logits.copy_(logits.detach())
-        self._choice[0], self._choice[1] = epsilon, float(sample)
+        if (epsilon, sample) != self._chosen:
+            self._choice.copy_(torch.tensor([epsilon, float(sample)]))
+            self._chosen = (epsilon, sample)
         self._launch_choose()
 
     def set_controllers(self, left: str | torch.Tensor, right: str | torch.Tensor) -> None:
