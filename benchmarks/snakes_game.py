@@ -29,6 +29,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+import warp as wp
 from record import interleaved, write_result
 
 from lib.snakes import SnakesVec
@@ -59,6 +60,7 @@ def main() -> None:
     rates = {name: [work[name][1] / value for value in values] for name, values in seconds.items()}
     figures = report(rates, sizes)
     settings = {"games": sizes, "rounds": arguments.rounds, "seconds": arguments.seconds, "clock": "process CPU time"}
+    settings["warp"] = wp.__version__
     print(f"written: {write_result('snakes_game', figures, settings=settings).name}")
 
 
