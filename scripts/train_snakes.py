@@ -47,7 +47,7 @@ from lib.snakes.progress import Budget, Clock, Progress
 TRAINER = "snakes"
 LOOK_STEPS = 10  # updates between looks at signals and at numbers that are not finite
 # One small model: one message for all gradients.
-ONE_BUCKET = DistributedDataParallelKwargs(bucket_cap_mb=64, gradient_as_bucket_view=True)
+ONE_BUCKET = DistributedDataParallelKwargs(bucket_cap_mb=64)
 
 
 @dataclass

@@ -112,10 +112,12 @@ class Targets:
         self.actor = copy.deepcopy(learner.actor).requires_grad_(False)
         self.critics = copy.deepcopy(learner.critics).requires_grad_(False)
         self.config, self.gamma = learner.config, gamma
-        # Named pairs once: the soft update runs after every optimiser step.
-        own = {**prefixed("actor", self.actor), **prefixed("critics", self.critics)}
+        # Named pairs once: the soft update runs after every optimiser step. The live ones are the parameters themselves:
+        # moving a module to a device, even the one it is on, may give them other memory.
+        parts = {**prefixed("actor", self.actor), **prefixed("critics", self.critics)}
         live = {**prefixed("actor", learner.actor), **prefixed("critics", learner.critics)}
-        self.tensors, self.live = own, [live[name] for name in own]
+        self.tensors = {name: value.detach() for name, value in parts.items()}
+        self.live = [live[name] for name in parts]
 
     @torch.no_grad()
     def __call__(self, batch: Batch, seed: int) -> torch.Tensor:
@@ -147,5 +149,5 @@ class Targets:
 
 
 def prefixed(name: str, module: nn.Module) -> dict[str, torch.Tensor]:
-    """The module's parameters by name, without gradient tracking."""
-    return {f"{name}.{key}": value.detach() for key, value in module.named_parameters()}
+    """The module's parameters by name."""
+    return {f"{name}.{key}": value for key, value in module.named_parameters()}

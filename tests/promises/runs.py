@@ -120,7 +120,7 @@ class Outcome:
     def assert_equal(self, other: "Outcome") -> None:
         """Bit for bit the same training: weights, every row, every result."""
         assert self.results["weights_sha256"] == other.results["weights_sha256"]
-        assert self.rows == other.rows
+        assert self.rows == other.rows, [pair for pair in zip(self.rows, other.rows) if pair[0] != pair[1]][:1]
         assert self._timeless(self.results) == self._timeless(other.results)
         for file in sorted((other.run / "export").glob("*.safetensors")):
             assert (self.run / "export" / file.name).read_bytes() == file.read_bytes()

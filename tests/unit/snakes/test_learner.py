@@ -110,7 +110,11 @@ def test_targets_follow_slowly_and_come_back_from_a_checkpoint():
     before = {name: value.clone() for name, value in targets.tensors.items()}
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.add_(1.0)
+            parameter.add_(0.5)
+    with torch.no_grad():  # memory of their own, as a move to a device may give them
+        for parameter in model.parameters():
+            parameter.data = parameter.data.clone()
+            parameter.add_(0.5)
     targets.follow(0.1)
     assert all(torch.allclose(value, before[name] + 0.1, atol=1e-6) for name, value in targets.tensors.items())
     other = Targets(learner(), 0.9)
