@@ -26,8 +26,11 @@ LAUNCH = $(BIN)/accelerate launch --config_file "$(CONFIG_FILE)" $(if $(NPROC),-
 RECIPE = --hidden_dim 128 --k_neighbors 32 --max_tokens 700 --learning_rate 1e-2 --objective any_order \
 	--one_shot_share 0.25 --max_minutes 2.5 --epochs 200
 
-TRAINERS := train-protein train-snakes train-grpo train-omagd
-.PHONY: help setup train test lint bench config numbers $(TRAINERS) train-8gpu evaluate-protein
+# Two CPU processes, five minutes; see docs/train_snakes.md, "The recipe".
+SNAKES_RECIPE = --opponent_difficulty_strategy league --num_envs 64 --updates_per_step 0.5 --max_minutes 5
+
+TRAINERS := train-protein train-grpo train-omagd
+.PHONY: help setup train test lint bench config numbers train-snakes $(TRAINERS) train-8gpu evaluate-protein
 
 help:  ## this list
 	@sed -n 's/^\([a-z0-9][a-z0-9-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -48,6 +51,11 @@ train: $(STAMP)  ## about 3 minutes on two CPU processes: the synthetic set, or 
 	@export OMP_NUM_THREADS=$${OMP_NUM_THREADS:-$(shell expr \( $(CORES) + 1 \) / 2)}; \
 	$(LAUNCH) scripts/train_protein.py $(RECIPE) $(if $(PDB),--pdb_path "$(PDB)") $(ARGS)
 
+train-snakes: CONFIG = cpu_2
+train-snakes: $(STAMP)  ## five minutes on two CPU processes, from random weights; CONFIG= NPROC= ARGS= as below
+	@test -f "$(CONFIG_FILE)" || { echo "error: CONFIG=$(CONFIG) found neither in accelerate_configs nor as a file" >&2; exit 2; }
+	@export OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}; $(LAUNCH) scripts/train_snakes.py $(SNAKES_RECIPE) $(ARGS)
+
 test: $(STAMP)  ## the whole test suite; ARGS= goes to pytest
 	@$(BIN)/python -m pytest $(ARGS)
 
@@ -59,8 +67,6 @@ config: $(STAMP)  ## the `accelerate config` wizard; writes accelerate.yaml for 
 
 train-protein: SCRIPT = scripts/train_protein.py
 train-protein:  ## CONFIG= (a name in accelerate_configs, or a YAML file) NPROC= ARGS="flags of the script"
-train-snakes: SCRIPT = scripts/train_snakes.py
-train-snakes:  ## comes later
 train-grpo: SCRIPT = scripts/train_grpo.py
 train-grpo:  ## comes later
 train-omagd: SCRIPT = scripts/train_omagd.py

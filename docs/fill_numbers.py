@@ -93,6 +93,40 @@ def synthetic() -> str:
     return f"{share}; perplexity {found['val_ppl_one_shot']:.2f}, Bayes {found['bayes_ppl_one_shot']:.2f}"
 
 
+def snakes_game(kind: str) -> str:
+    found = [pick(load("snakes_game"), f"{kind}_{games}", "ratio") for games in (64, 1024)]
+    return words("{:,.0f} x with 64 games, {:,.0f} x with 1,024", *found)
+
+
+def snakes_rules() -> str:
+    both = [
+        pick(load("snakes_rules"), part, key) for part in ("together", "original") for key in ("steps", "differences")
+    ]
+    return words("{:,} steps, {} differences; {:,} steps, {} differences", *both)
+
+
+def snakes_hunter() -> str:
+    found = pick(load("snakes_bots"), "hunter_against_greedy") or {}
+    rate, interval = found.get("win_rate"), found.get("interval") or (None, None)
+    return words("{:.1%} won ({:.1%} to {:.1%})", rate, *interval)
+
+
+def snakes_seconds() -> str:
+    found = pick(load("snakes_learning_seconds"), "median") or {}
+    return words("{:.1f} s to 50 %, {:.1f} s to 80 %", found.get("seconds_to_50"), found.get("seconds_to_80"))
+
+
+def snakes_minutes() -> str:
+    found = pick(load("snakes_learning_minutes"), "median") or {}
+    return words(
+        "{:.1%} against greedy, {:.1%} against hunter", found.get("win_rate_greedy"), found.get("win_rate_bot")
+    )
+
+
+def snakes_scaling() -> str:
+    return words("{:.2f} x", pick(load("snakes_scaling"), "ratio"))
+
+
 ROWS = [
     ("reading PDB text, one core", lambda: reading("pdb"), "protein_reading"),
     ("reading mmCIF text, one core", lambda: reading("cif"), "protein_reading"),
@@ -105,6 +139,15 @@ ROWS = [
     ("real structures, 120 CPU-seconds of one thread, mean of 3 seeds", quality_short, "protein_quality_short"),
     ("real structures, 30 CPU-minutes of one thread", quality_long, "protein_quality_long"),
     ("synthetic set, 120 CPU-seconds of one thread", synthetic, "protein_quality_synthetic"),
+    ("game of snakes, random moves, one core / the original's game", lambda: snakes_game("random"), "snakes_game"),
+    ("the same with a greedy team and all features / the original's game alone", lambda: snakes_game("greedy"),
+     "snakes_game"),
+    ("rules against plain Python, and against the original", snakes_rules, "snakes_rules"),
+    ("hunter, our strongest bot, against greedy", snakes_hunter, "snakes_bots"),
+    ("snakes from random weights, one core, wins against greedy, median of 3 seeds", snakes_seconds,
+     "snakes_learning_seconds"),
+    ("`make train-snakes`, wins after five minutes, median of 3 seeds", snakes_minutes, "snakes_learning_minutes"),
+    ("snakes, samples/s of 2 processes / of 1, one thread each", snakes_scaling, "snakes_scaling"),
 ]  # fmt: skip
 
 
