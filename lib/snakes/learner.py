@@ -29,6 +29,7 @@ class LearnerConfig:
     central: bool = False
     critics: int = 2
     entropy_bonus: float = 0.01
+    huber: float = 10.0  # errors up to here count squared, larger ones by their size
     temperature: float = 1.0  # of the Gumbel-softmax
 
 
@@ -71,7 +72,8 @@ class Learner(nn.Module):
             values, acted = self._linear(features, executed, policy)
         else:
             values, acted = self._gumbel(features, executed, logits, seed)
-        critic_rows = sum(functional.smooth_l1_loss(value, targets, reduction="none") for value in values)
+        bound = self.config.huber
+        critic_rows = sum(functional.huber_loss(value, targets, reduction="none", delta=bound) for value in values)
         actor_rows = -acted - self.config.entropy_bonus * entropy
         loss = ((critic_rows + actor_rows) * weight).sum()
         with torch.no_grad():

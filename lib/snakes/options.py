@@ -73,6 +73,9 @@ class SnakesOptions(GameOptions):
     updates_per_step: float = option(0.5, "updates for each step of all games", "learning", above=0)
     update_interval: int = option(1, "steps between updates; their number stays", "learning", minimum=1)
     entropy_bonus: float = option(0.01, "weight of the policy's entropy", "learning", minimum=0)
+    huber: float = option(
+        10.0, "critic error, in beans, above which it counts by its size: a death costs many", "learning", above=0
+    )
     team_reward: float = option(0.2, "weight of (own team - enemy team) in a snake's reward", "learning", minimum=0)
     death_penalty: float = option(0.5, "taken from the reward at a death", "learning", minimum=0)
 
@@ -102,7 +105,8 @@ class SnakesOptions(GameOptions):
         """What the update is made of."""
         comm = "lstm" if self.algo == "bicnet" else self.comm
         actor = ActorConfig(self.features, tuple(self.hidden), comm, self.mask, self.output_activation)
-        return LearnerConfig(actor, self.relaxation, self.critic == "central", self.critics, self.entropy_bonus)
+        central = self.critic == "central"
+        return LearnerConfig(actor, self.relaxation, central, self.critics, self.entropy_bonus, self.huber)
 
 
 def check_options(config: SnakesOptions) -> list[str]:

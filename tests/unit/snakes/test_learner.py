@@ -9,6 +9,7 @@ from lib.snakes.network import BLOCKED, MASKED, Actor, ActorConfig, Critic
 
 def learner(**changes) -> Learner:
     torch.manual_seed(0)
+    changes.setdefault("huber", 1.0)
     actor = ActorConfig(hidden=(16, 16), comm=changes.pop("comm", "none"), output=changes.pop("output", "softmax"))
     made = Learner(LearnerConfig(actor, **changes))
     with torch.no_grad():  # away from the nearly uniform start
