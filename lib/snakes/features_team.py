@@ -1,4 +1,4 @@
-"""The "team" features: 68 float32 per snake, relative to the snake and its team, as Warp functions.
+"""The "team" features: 116 float32 per snake, relative to the snake and its team, as Warp functions.
 
 Seen from snake s of team t. The others are the two mates, then the three enemies, each in ascending order. Torus delta
 of a cell x from the own head h: dr = ((x.row - h.row + 5) mod 10) - 5 in -5..4, dc = ((x.col - h.col + 10) mod 20) - 10
@@ -17,6 +17,8 @@ in -10..9; torus distance = min(|row difference|, 10 - |..|) + min(|column diffe
        dc / 10, distance / 15, 1 if a mate's head is strictly nearer to it, 1 if an enemy's head is nearer or as near;
        0, 0, 1, 0, 0 for each bean that is missing
 53-67  others, three numbers each (53 + 3 j + k): dr / 5, dc / 10 of its head, its length / 20
+68-115 the cells around the own head, rows -3 to 3, in each the columns -3 to 3, without the centre: 1 if the cell holds
+       a segment, else 0
 
 An empty body (only after the end of a game, see the rules) counts as length 0 with head delta 0, 0; its own features
 are all 0.
@@ -44,8 +46,9 @@ from lib.snakes.kernel_board import BEAN, BEAN_COUNT, BODY, DIRECTION, HEAD, LEN
 from lib.snakes.rules import FEATURES, HEIGHT, SNAKES, TEAM, WIDTH
 
 COUNT = FEATURES["team"]
+WINDOW = 48  # cells around the head, without the centre
 vec4f = wp.types.vector(length=4, dtype=wp.float32)
-vec14 = wp.types.vector(length=14, dtype=int)
+vec16 = wp.types.vector(length=16, dtype=int)
 vec25 = wp.types.vector(length=25, dtype=int)
 
 
@@ -145,16 +148,15 @@ def write_beans(row: wp.array(dtype=float), keys: vec25, first: int, facts: wp.a
 
 
 @wp.func
-def padded_rows(words: wp.array(dtype=int)) -> vec14:
-    """Body bits of rows -2 to 11, wrapping; bit q is column q - 2, from -2 to 21 (bits above are rubbish)."""
-    rows = vec14()
+def padded_rows(words: wp.array(dtype=int)) -> vec16:
+    """Body bits of rows -3 to 12, wrapping; bit q is column q - 3, from -3 to 22 (bits above are rubbish)."""
+    rows = vec16()
     for row in range(HEIGHT):
         bits = words[BODY + row]
-        rows[row + 2] = (bits << 2) | (bits >> (WIDTH - 2)) | (bits << (WIDTH + 2))
-    rows[0] = rows[HEIGHT]
-    rows[1] = rows[HEIGHT + 1]
-    rows[HEIGHT + 2] = rows[2]
-    rows[HEIGHT + 3] = rows[3]
+        rows[row + 3] = (bits << 3) | (bits >> (WIDTH - 3)) | (bits << (WIDTH + 3))
+    for row in range(3):
+        rows[row] = rows[HEIGHT + row]
+        rows[HEIGHT + 3 + row] = rows[row + 3]
     return rows
 
 
@@ -182,7 +184,7 @@ def write_move(
 @wp.func
 def write_moves(
     row: wp.array(dtype=float),
-    rows: vec14,
+    rows: vec16,
     head: int,
     tails: int,
     onto: int,
@@ -193,11 +195,11 @@ def write_moves(
     """The four moves. The own head is a taken neighbour of each of the four cells and is not counted in `taken`."""
     line = head >> 5
     column = head & 31
-    w0 = (rows[line] >> (column + 2)) & 1
-    w1 = (rows[line + 1] >> (column + 1)) & 7
-    w2 = (rows[line + 2] >> column) & 31
-    w3 = (rows[line + 3] >> (column + 1)) & 7
-    w4 = (rows[line + 4] >> (column + 2)) & 1
+    w0 = (rows[line + 1] >> (column + 3)) & 1
+    w1 = (rows[line + 2] >> (column + 2)) & 7
+    w2 = (rows[line + 3] >> (column + 1)) & 31
+    w3 = (rows[line + 4] >> (column + 2)) & 7
+    w4 = (rows[line + 5] >> (column + 3)) & 1
     up_left = w1 & 1
     up_right = w1 >> 2
     down_left = w3 & 1
@@ -225,7 +227,7 @@ def write_snake(
     words: wp.array(dtype=int),
     deltas: wp.array(dtype=int),
     facts: wp.array(dtype=vec4f),
-    rows: vec14,
+    rows: vec16,
     keys: vec25,
     team: int,
     own: int,
@@ -233,7 +235,7 @@ def write_snake(
     lead: float,
     row: wp.array(dtype=float),
 ):
-    """One row of 68 numbers: snake `own` (0..2) of a team."""
+    """One row of 116 numbers: snake `own` (0..2) of a team."""
     base = TEAM * (team & 1)
     snake = base + own
     head = place_at(words, HEAD + snake)
@@ -265,6 +267,33 @@ def write_snake(
     onto = keys[24] >> (4 * own)
     write_moves(row, rows, head, tails, onto, beside_enemies, beside_mates, facts)
     write_beans(row, keys, 8 * own, facts)
+    write_window(row, rows, head)
+
+
+@wp.func
+def write_window(row: wp.array(dtype=float), rows: vec16, head: int):
+    """The 48 cells around the head: one word with all bits first, then numbers four at a time."""
+    line = head >> 5
+    column = head & 31
+    upper = int(0)
+    for k in range(3):
+        upper = upper | (((rows[line + k] >> column) & 127) << (7 * k))
+    centre = (rows[line + 3] >> column) & 127
+    upper = upper | ((centre & 7) << 21)
+    lower = centre >> 4
+    for k in range(3):
+        lower = lower | (((rows[line + 4 + k] >> column) & 127) << (3 + 7 * k))
+    for k in range(WINDOW // 8):
+        target = at_offset(row, 68 + 4 * k)
+        target[0] = four_bits(upper >> (4 * k))
+        other = at_offset(row, 68 + WINDOW // 2 + 4 * k)
+        other[0] = four_bits(lower >> (4 * k))
+
+
+@wp.func
+def four_bits(bits: int) -> vec4f:
+    """The four lowest bits as numbers."""
+    return vec4f(float(bits & 1), float((bits >> 1) & 1), float((bits >> 2) & 1), float((bits >> 3) & 1))
 
 
 @wp.func
@@ -275,7 +304,7 @@ def write_team(
     team: int,
     out: wp.array(dtype=float),
 ):
-    """The three rows of a team, [3 * 68] numbers."""
+    """The three rows of a team, [3 * 116] numbers."""
     keys = bean_keys(words, deltas, team)
     rows = padded_rows(words)
     base = TEAM * (team & 1)

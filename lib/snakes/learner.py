@@ -114,8 +114,8 @@ class Targets:
         self.actor = copy.deepcopy(learner.actor).requires_grad_(False)
         self.critics = copy.deepcopy(learner.critics).requires_grad_(False)
         self.config, self.gamma = learner.config, gamma
-        # Named pairs once: the soft update runs after every optimiser step. The live ones are the parameters themselves:
-        # moving a module to a device, even the one it is on, may give them other memory.
+        # Named pairs once: the soft update runs after every optimiser step. The live ones are the parameters
+        # themselves: moving a module to a device, even the one it is on, may give them other memory.
         parts = {**prefixed("actor", self.actor), **prefixed("critics", self.critics)}
         live = {**prefixed("actor", learner.actor), **prefixed("critics", learner.critics)}
         self.tensors = {name: value.detach() for name, value in parts.items()}

@@ -17,8 +17,11 @@ CONFIG = {}
 WEIGHTS = ""
 
 HEIGHT, WIDTH, TEAM, SNAKES, BEANS, STEPS = 10, 20, 3, 6, 5, 200
+TEAM_FEATURES, JIDI_FEATURES = 116, 26
 MOVES = ((-1, 0), (1, 0), (0, -1), (0, 1))  # up, down, left, right
 OPPOSITE = (1, 0, 3, 2)
+SIGHT = range(-3, 4)  # rows and columns of the window around the head
+WINDOW = [(rows, columns) for rows in SIGHT for columns in SIGHT if (rows, columns) != (0, 0)]
 
 
 def my_controller(observation, action_space=None, is_act_continuous=False):
@@ -158,10 +161,10 @@ def distance(cell, other):
 
 
 def team_features(board, snake, memory):
-    """The 68 numbers of a snake: itself, its four moves, the beans by distance, mates and enemies."""
+    """The 116 numbers of a snake: itself, its moves, beans by distance, mates and enemies, the cells around its head."""
     body = board.bodies[snake]
     if not body:
-        return [0.0] * 68
+        return [0.0] * TEAM_FEATURES
     first = snake // TEAM * TEAM
     own = range(first, first + TEAM)
     mates = [other for other in own if other != snake]
@@ -190,6 +193,8 @@ def team_features(board, snake, memory):
             row += [rows / 5, columns / 10, len(board.bodies[other]) / 20]
         else:
             row += [0.0, 0.0, 0.0]
+    for rows, columns in WINDOW:
+        row.append(float(((head[0] + rows) % HEIGHT, (head[1] + columns) % WIDTH) in board.cells))
     return row
 
 
@@ -197,7 +202,7 @@ def jidi_features(board, snake, memory):
     """The 26 numbers of the platform's example; a snake of the right team sees the teams' numbers exchanged."""
     body = board.bodies[snake]
     if not body:
-        return [0.0] * 26
+        return [0.0] * JIDI_FEATURES
     order = [*range(TEAM, SNAKES), *range(TEAM)] if snake >= TEAM else list(range(SNAKES))
     names = {cell: 2 + order.index(other) for other in range(SNAKES) for cell in board.bodies[other]}
     names.update(dict.fromkeys(board.beans, 1))

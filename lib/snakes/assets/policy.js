@@ -1,5 +1,7 @@
-// What a team sees (the 68 numbers of the layout "team") and how it decides: the trained network, or the greedy script.
-const TEAM_FEATURES = 68;
+// What a team sees (the 116 numbers of the layout "team") and how it decides: the trained network, or the greedy script.
+const TEAM_FEATURES = 116;
+const SIGHT = 3; // cells that a snake sees up, down, left and right of its head
+const WINDOW_START = 68;
 const wrapRows = (rows) => ((((rows + 5) % HEIGHT) + HEIGHT) % HEIGHT) - 5;
 const wrapColumns = (columns) => ((((columns + 10) % WIDTH) + WIDTH) % WIDTH) - 10;
 
@@ -20,7 +22,7 @@ function othersOf(snake) {
   return [...all.filter(isMate), ...all.filter((other) => !isMate(other))];
 }
 
-// Float32Array of 68; all zero for an empty body.
+// Float32Array of 116; all zero for an empty body.
 function teamFeatures(state, snake) {
   const seen = new Float32Array(TEAM_FEATURES);
   const body = state.snakes[snake];
@@ -36,7 +38,8 @@ function teamFeatures(state, snake) {
   const heads = (from, to) =>
     others.slice(from, to).filter((other) => state.snakes[other].length).map((other) => state.snakes[other][0]);
   const mateHeads = heads(0, 2), enemyHeads = heads(2, 5);
-  fillMoves(seen, state, head, mateHeads, enemyHeads);
+  const held = occupancy(state.snakes);
+  fillMoves(seen, state, held, head, mateHeads, enemyHeads);
   fillBeans(seen, state.beans, head, mateHeads, enemyHeads);
   others.forEach((other, index) => {
     const its = state.snakes[other];
@@ -44,11 +47,11 @@ function teamFeatures(state, snake) {
     const [rows, columns] = torusDelta(head, its[0]);
     seen.set([rows / 5, columns / 10, its.length / 20], 53 + 3 * index);
   });
+  fillWindow(seen, held, head);
   return seen;
 }
 
-function fillMoves(seen, state, head, mateHeads, enemyHeads) {
-  const held = occupancy(state.snakes);
+function fillMoves(seen, state, held, head, mateHeads, enemyHeads) {
   const tails = new Uint8Array(CELLS);
   for (const body of state.snakes) if (body.length >= 2) tails[body[body.length - 1]] += 1;
   for (let move = 0; move < 4; move += 1) {
@@ -78,6 +81,19 @@ function fillBeans(seen, beans, head, mateHeads, enemyHeads) {
     const mateNearer = mateHeads.some((other) => torusDistance(other, cell) < distance);
     const enemyNearer = enemyHeads.some((other) => torusDistance(other, cell) <= distance);
     seen.set([rows / 5, columns / 10, distance / 15, mateNearer ? 1 : 0, enemyNearer ? 1 : 0], 28 + 5 * place);
+  }
+}
+
+// The 7 x 7 cells around the head without the head itself, row by row: 1 where any segment lies.
+function fillWindow(seen, held, head) {
+  let place = WINDOW_START;
+  for (let rows = -SIGHT; rows <= SIGHT; rows += 1) {
+    for (let columns = -SIGHT; columns <= SIGHT; columns += 1) {
+      if (rows === 0 && columns === 0) continue;
+      const row = (rowOf(head) + rows + HEIGHT) % HEIGHT, column = (columnOf(head) + columns + WIDTH) % WIDTH;
+      seen[place] = held[row * WIDTH + column] ? 1 : 0;
+      place += 1;
+    }
   }
 }
 
