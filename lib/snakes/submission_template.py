@@ -161,7 +161,7 @@ def distance(cell, other):
 
 
 def team_features(board, snake, memory):
-    """The 116 numbers of a snake: itself, its moves, beans by distance, mates and enemies, the cells around its head."""
+    """The 116 numbers of a snake: itself, its moves, beans by distance, mates, enemies, the cells around its head."""
     body = board.bodies[snake]
     if not body:
         return [0.0] * TEAM_FEATURES

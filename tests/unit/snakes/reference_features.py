@@ -1,10 +1,10 @@
-"""The feature rows "team" (68 numbers) and "jidi26" (26 numbers) of one snake, in plain Python."""
+"""The feature rows "team" (116 numbers) and "jidi26" (26 numbers) of one snake, in plain Python."""
 
 from __future__ import annotations
 
 from reference import BEANS, HEIGHT, NEIGHBOUR, SNAKES, TEAM, WIDTH, Game, row_col
 
-TEAM_FEATURES, JIDI_FEATURES = 68, 26
+TEAM_FEATURES, JIDI_FEATURES = 116, 26
 
 
 def wrapped_delta(cell: int, origin: int) -> tuple[int, int]:
@@ -29,7 +29,7 @@ def mates_and_enemies(snake: int) -> tuple[list[int], list[int]]:
 
 
 def team_features(game: Game, snake: int) -> list[float]:
-    """The 68 numbers of one snake; all 0 for an empty body."""
+    """The 116 numbers of one snake; all 0 for an empty body."""
     if not game.snakes[snake]:
         return [0.0] * TEAM_FEATURES
     mates, enemies = mates_and_enemies(snake)
@@ -45,7 +45,7 @@ def team_features(game: Game, snake: int) -> list[float]:
     row += _bean_features(game.beans, head, mate_heads, enemy_heads)
     for other in mates + enemies:
         row += _other_features(game.snakes[other], head)
-    return row
+    return row + _window_features(game, head)
 
 
 def _move_features(game: Game, cell: int, mate_heads: list[int], enemy_heads: list[int]) -> list[float]:
@@ -78,6 +78,19 @@ def _other_features(body: list[int], head: int) -> list[float]:
         return [0.0, 0.0, 0.0]
     d_row, d_col = wrapped_delta(body[0], head)
     return [d_row / 5, d_col / 10, len(body) / 20]
+
+
+def _window_features(game: Game, head: int) -> list[float]:
+    """The 48 cells around the head: 1 for each that holds a segment."""
+    segments = {segment for body in game.snakes for segment in body}
+    head_row, head_col = row_col(head)
+    seen = [
+        ((head_row + d_row) % HEIGHT) * WIDTH + (head_col + d_col) % WIDTH in segments
+        for d_row in range(-3, 4)
+        for d_col in range(-3, 4)
+    ]
+    del seen[24]  # the head itself
+    return [float(cell) for cell in seen]
 
 
 def jidi_features(game: Game, snake: int) -> list[float]:

@@ -15,6 +15,7 @@ from lib.errors import UserError
 from lib.snakes import SnakesVec, SnakesVectorEnv
 from lib.snakes.gymnasium_env import NAME, SnakesEnv
 from lib.snakes.players import NetworkPlayer
+from lib.snakes.rules import FEATURES
 
 
 def random_actions(env, rng):
@@ -31,7 +32,7 @@ def test_the_check_of_gymnasium():
 def test_the_registered_vector_entry():
     env = gymnasium.make_vec(NAME, num_envs=4, vectorization_mode="vector_entry_point", opponent="evasion")
     observations, _ = env.reset(seed=1)
-    assert observations.shape == (4, 3, 68) and env.observation_space.contains(observations)
+    assert observations.shape == (4, 3, FEATURES["team"]) and env.observation_space.contains(observations)
     assert env.metadata["autoreset_mode"] == AutoresetMode.SAME_STEP
 
 
@@ -50,9 +51,9 @@ def test_autoreset_in_the_same_step(view):
         assert (rewards.dtype, terminated.dtype, truncated.dtype) == (np.float64, bool, bool)
         assert ("final_obs" in infos) == (step == 199) == terminated.all() and not truncated.any()
     assert infos["_final_obs"].all() and infos["_final_info"].all()
-    clock = [infos["final_obs"][index].reshape(-1, 68)[0, 5] for index in range(6)]
-    assert clock == [1.0] * 6 and (observations.reshape(-1, 68)[:, 5] == 0).all()
-    assert (before.reshape(-1, 68)[:, 5] == np.float32(199 / 200)).all()
+    clock = [infos["final_obs"][index].reshape(-1, FEATURES["team"])[0, 5] for index in range(6)]
+    assert clock == [1.0] * 6 and (observations.reshape(-1, FEATURES["team"])[:, 5] == 0).all()
+    assert (before.reshape(-1, FEATURES["team"])[:, 5] == np.float32(199 / 200)).all()
     final = infos["final_info"]
     difference = final["score"] - final["score_against"]
     assert (final["outcome"] == np.sign(difference)).all() and final["_score"].all() and (difference != 0).any()
@@ -71,7 +72,7 @@ def test_both_views_and_the_core_play_the_same_games():
     features = vec.reset()
     for _ in range(230):
         np.testing.assert_array_equal(by_team, features[:, 0].numpy())
-        np.testing.assert_array_equal(by_snake.reshape(4, 3, 68), by_team)
+        np.testing.assert_array_equal(by_snake.reshape(4, 3, FEATURES["team"]), by_team)
         actions = random_actions(team, rng)
         vec.actions[:, :3] = torch.from_numpy(actions).to(torch.int32)
         vec.step()

@@ -5,6 +5,9 @@ import torch
 
 from lib.snakes.learner import STATISTICS, Batch, Learner, LearnerConfig, Targets, gumbel_straight_through
 from lib.snakes.network import BLOCKED, MASKED, Actor, ActorConfig, Critic
+from lib.snakes.rules import FEATURES
+
+INPUTS = FEATURES["team"]
 
 
 def learner(**changes) -> Learner:
@@ -20,7 +23,7 @@ def learner(**changes) -> Learner:
 
 def batch(size: int = 5, weight: float = 1.0) -> Batch:
     generator = torch.Generator().manual_seed(1)
-    features = torch.rand(2, size, 3, 68, generator=generator)
+    features = torch.rand(2, size, 3, INPUTS, generator=generator)
     actions = torch.randint(0, 4, (size, 3), generator=generator)
     returns = torch.rand(size, 3, generator=generator)
     return Batch(features[0], actions, returns, torch.full((size, 1), 0.9), features[1], torch.full((size, 1), weight))
@@ -133,7 +136,7 @@ def test_gumbel_samples_have_the_distribution_of_the_policy_and_its_gradient():
 
 
 def test_the_mask_takes_twenty_from_blocked_moves_but_not_from_tails():
-    features = torch.zeros(1, 3, 68)
+    features = torch.zeros(1, 3, INPUTS)
     features[0, 0, BLOCKED[2]], features[0, 1, BLOCKED[1]] = 1.0, 0.5
     masked, plain = (Actor(ActorConfig(mask=mask)) for mask in (True, False))
     plain.load_state_dict(masked.state_dict())
@@ -144,9 +147,9 @@ def test_the_mask_takes_twenty_from_blocked_moves_but_not_from_tails():
 
 
 def test_mates_hear_each_other_only_with_communication():
-    features = torch.rand(2, 3, 68)
+    features = torch.rand(2, 3, INPUTS)
     changed = features.clone()
-    changed[:, 0] = torch.rand(2, 68)
+    changed[:, 0] = torch.rand(2, INPUTS)
     for comm, hears in (("none", False), ("lstm", True)):
         torch.manual_seed(0)
         actor = Actor(ActorConfig(comm=comm, mask=False, hidden=(16, 16)))
@@ -161,7 +164,7 @@ def test_a_central_critic_sees_its_mates_moves_and_not_its_own():
     critic = Critic(ActorConfig(hidden=(16, 16)), "linear", central=True)
     with torch.no_grad():
         critic.layers[-1].weight.normal_()
-    features, moves = torch.rand(1, 3, 68), torch.eye(4)[None, [0, 1, 2]]
+    features, moves = torch.rand(1, 3, INPUTS), torch.eye(4)[None, [0, 1, 2]]
     other = moves.clone()
     other[0, 0] = torch.eye(4)[3]
     apart = (critic(features, None, moves) - critic(features, None, other)).abs().amax(-1)[0]

@@ -12,6 +12,7 @@ from lib.errors import UserError
 from lib.snakes import SnakesVec, parallel_env
 from lib.snakes.pettingzoo_env import AGENTS
 from lib.snakes.planes import PLANES, grid_planes, open_moves
+from lib.snakes.rules import FEATURES
 from lib.snakes.state import GameState
 
 
@@ -67,7 +68,7 @@ def test_a_shorter_game_is_cut_off():
 def test_observations_are_the_kernels_and_do_not_change_later():
     env = parallel_env(seed=5)
     vec = SnakesVec(1, seed=5, observe="both", right="external")
-    features = vec.reset().reshape(6, 68).clone()
+    features = vec.reset().reshape(6, FEATURES["team"]).clone()
     observations, _ = env.reset(seed=5)
     kept = {agent: observation.copy() for agent, observation in observations.items()}
     for snake, agent in enumerate(AGENTS):
@@ -75,7 +76,7 @@ def test_observations_are_the_kernels_and_do_not_change_later():
     np.testing.assert_array_equal(env.state(), features.reshape(-1))
     env.step(dict.fromkeys(AGENTS, 0))
     assert all((observations[agent] == kept[agent]).all() for agent in AGENTS)
-    assert env.observation_space("team1_2").shape == (68,)
+    assert env.observation_space("team1_2").shape == (FEATURES["team"],)
 
 
 def board() -> GameState:
@@ -98,7 +99,7 @@ def test_the_mask_of_moves():
     env.reset(seed=0)
     for _ in range(30):
         _, _, _, _, infos = env.step(dict.fromkeys(AGENTS, 1))
-        blocked = env.game.features.reshape(6, 68)[:, 8:28:5].numpy() >= 0.9
+        blocked = env.game.features.reshape(6, FEATURES["team"])[:, 8:28:5].numpy() >= 0.9
         for snake, agent in enumerate(AGENTS):
             mask = infos[agent]["action_mask"]
             assert mask.dtype == np.int8

@@ -5,6 +5,7 @@ import torch
 
 from lib.errors import UserError
 from lib.snakes.replay_buffer import CUT, ENDED, RUNNING, ReplayBuffer
+from lib.snakes.rules import FEATURES
 
 GAMMA = 0.9
 
@@ -119,4 +120,4 @@ def test_sizes_that_cannot_be():
     with pytest.raises(UserError, match=r"--buffer_size 10 holds 2 steps of 4 games, expected 5 or more"):
         ReplayBuffer(10, 4, 2, 3, GAMMA)
     with pytest.raises(UserError, match=r"--buffer_size 1000000000000 needs .* GiB in each process and"):
-        ReplayBuffer(10**12, 64, 68, 3, GAMMA)
+        ReplayBuffer(10**12, 64, FEATURES["team"], 3, GAMMA)

@@ -189,6 +189,18 @@ def test_no_place_to_come_back():
     assert game.snakes[5] == [] and len(game.beans) == 5
 
 
+def test_the_cells_around_a_head():
+    """A head in the corner (0, 0): its own body to the left, heads in two corners of the window, and a bean."""
+    snakes = [straight(0, 0, RIGHT), straight(7, 17, RIGHT), SPARE[2], straight(3, 3, UP), *SPARE[4:]]
+    beans = [cell(*bean) for bean in FAR_BEANS]
+    vec = SnakesVec(1, left="external", right="external")
+    vec.inject(0, GameState(snakes, beans, [direction_of(body) for body in snakes], step=3))
+    vec.refresh()
+    window = vec.features[0, 0, 0, 68:].tolist()
+    # Offsets (-3, -3), (0, -2), (0, -1), (3, 3); the centre, which would be number 24, is left out.
+    assert [k for k in range(48) if window[k]] == [0, 22, 23, 47] and sum(window) == 4
+
+
 def test_last_boards_of_games():
     """Boards without a free cell, with fewer than five beans, with a snake that found no place: also their features."""
     rng, actions_rng = random.Random(5), np.random.default_rng(5)
