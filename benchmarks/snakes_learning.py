@@ -22,8 +22,10 @@ from record import REPOSITORY, write_result
 
 # One core, one opponent: what the milestones ask for. Found by comparing short runs, see docs/train_snakes.md.
 SECONDS = (
-    "--opponent_difficulty_strategy fixed --opponent greedy --judges greedy --eval_games 1000 --eval_every 250 "
-    "--max_minutes 3 --save_every 0 --no_visualize --report_to none"
+    "--opponent_difficulty_strategy fixed --opponent greedy --num_envs 256 --updates_per_step 1.6 --batch_size 64 "
+    "--buffer_size 200000 --critics 1 --n_step 1 --gamma 0.97 --tau 0.03 --a_lr 1e-3 --c_lr 1e-3 --entropy_bonus 0.03 "
+    "--shaping 0.1 --epsilon 0.1 --epsilon_min 0.01 --max_minutes 1.2 "
+    "--judges greedy --eval_games 1000 --eval_every 250 --save_every 0 --no_visualize --report_to none"
 ).split()
 MILESTONES = (50, 80)
 
@@ -73,7 +75,7 @@ def main() -> None:
     args = parser.parse_args()
     flags = list(SECONDS)
     if args.mode == "minutes":
-        flags = [*makefile_recipe(), "--max_minutes", str(args.minutes), "--report_to", "none", "--no_visualize"]
+        flags = [*makefile_recipe(), "--max_minutes", str(args.minutes), "--report_to", "none"]
     flags += args.extra.split()
     runs = []
     with tempfile.TemporaryDirectory() as folder:

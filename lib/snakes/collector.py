@@ -54,6 +54,9 @@ class Collector:
         self._place(self.wanted)
         self.features = self.game.reset()
         self._see()
+        if config.shaping:
+            flat = self.game.features.view(-1, TEAM, self.game.features.shape[-1])
+            self.potential = config.shaping * potential(flat if self.rows is None else flat[self.rows])
 
     def _next_enemies(self) -> torch.Tensor:
         code = CONTROLLERS[opponent(self.config, self.finished)]
@@ -71,8 +74,6 @@ class Collector:
         flat = self.game.features.view(-1, TEAM, self.game.features.shape[-1])
         seen = flat if self.rows is None else flat[self.rows]
         self.buffer.see(seen)
-        if self.config.shaping:
-            self.potential = self.config.shaping * potential(seen)
 
     @torch.no_grad()
     def step(self, actor: Actor) -> None:
@@ -120,19 +121,23 @@ class Collector:
         flat = self.game.features.view(-1, TEAM, self.game.features.shape[-1])
         after = self.config.shaping * potential(flat if self.rows is None else flat[self.rows])
         running = (done[self.seats // 2] == 0).unsqueeze(-1)
-        return self.config.gamma * after * running - self.potential
+        gained = self.config.gamma * after * running - self.potential
+        self.potential = after
+        return gained
 
     def _count(self, done: torch.Tensor) -> None:
-        games = len(self.sides)
+        rows = 2 * torch.arange(len(self.sides), device=done.device) + self.sides.long()
+        self.sums[:, -1] += self.game.deaths.view(-1, TEAM)[rows].sum(-1)
+        # On a GPU the question whether a game ended costs more than the sums.
+        if done.device.type == "cpu" and not bool(done.any()):
+            return
         scores = self.game.final_scores.view(-1, TEAM).float()
-        rows = 2 * torch.arange(games, device=done.device) + self.sides.long()
         own, enemy = scores[rows], scores[rows ^ 1].sum(-1)
         total = own.sum(-1)
         ended = done.float()
-        deaths = self.game.deaths.view(-1, TEAM)[rows].sum(-1).float()
         parts = (ended, (total > enemy).float() * ended, (total == enemy).float() * ended)
-        parts += tuple((own[:, snake] * ended) for snake in range(TEAM)) + (enemy * ended, deaths)
-        self.sums += torch.stack(parts, -1)
+        parts += tuple((own[:, snake] * ended) for snake in range(TEAM)) + (enemy * ended,)
+        self.sums[:, :-1] += torch.stack(parts, -1)
         self.played += torch.stack(parts[:3], -1)
 
     def _change_opponents(self) -> None:

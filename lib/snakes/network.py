@@ -51,6 +51,12 @@ class ActorConfig:
         for name, values in known.items():
             if config.get(name) not in values:
                 raise UserError(f"{source}: {name} is {config.get(name)!r}, expected one of {', '.join(values)}")
+        inputs = FEATURES[config["features"]]
+        if config.get("inputs", inputs) != inputs:
+            raise UserError(
+                f"{source}: its actor takes {config['inputs']} numbers of the layout {config['features']}, this version"
+                f" gives {inputs}: use the version it was trained with, or train anew"
+            )
         hidden = tuple(int(width) for width in config["hidden"])
         return ActorConfig(config["features"], hidden, config["comm"], bool(config["mask"]), config["output"])
 
