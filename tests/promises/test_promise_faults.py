@@ -44,7 +44,9 @@ def small_disk(tmp_path, stage):
     """A real file system of a few MB; yields its folder and a function that enlarges it."""
     mount = tmp_path / "disk"
     mount.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={stage.case.disk_kib}k", "none", str(mount)], capture_output=True)
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={stage.case.disk_kib}k", "none", str(mount)], capture_output=True
+    )
     if done.returncode:
         pytest.skip("needs the right to mount a tmpfs")
     yield mount, lambda: subprocess.run(["mount", "-o", "remount,size=64m", str(mount)], check=True)

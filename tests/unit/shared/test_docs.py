@@ -231,16 +231,34 @@ def test_the_table_of_rejections_is_the_code():
     assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(REASONS)
 
 
-def test_the_recipe_of_the_page_is_the_one_of_make_train():
-    text = (ROOT / "docs" / "train_protein.md").read_text(encoding="utf-8")
-    recipe = next(
-        lines[0] for language, _, lines in blocks(text) if language == "text" and lines[0].startswith("--hidden_dim")
-    )
+@pytest.mark.parametrize(
+    ("target", "trainer", "ends_with"), [("train", "protein", "--epochs 200"), ("train-snakes", "snakes", "")]
+)
+def test_the_recipe_of_the_page_is_the_one_of_make(target, trainer, ends_with):
+    """All of it but the limits of time and games, and how often something is looked at or saved."""
+    text = (ROOT / "docs" / f"train_{trainer}.md").read_text(encoding="utf-8")
+    section = text.split("## The recipe")[1]
+    recipe = next(lines for language, _, lines in blocks(section) if language == "text")
     done = subprocess.run(
-        ["make", "-n", "train"], cwd=ROOT, capture_output=True, text=True, check=True, env=outside_make()
+        ["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=True, env=outside_make()
     )
-    run = done.stdout.split("scripts/train_protein.py")[1].split()
-    assert run[: run.index("--max_minutes")] + run[run.index("--max_minutes") + 2 :] == recipe.split()
+    run = done.stdout.replace("\\\n", " ").split(f"scripts/train_{trainer}.py")[1].split()
+    limits = {"--max_minutes", "--max_episodes", "--eval_every", "--eval_games", "--log_interval", "--save_interval"}
+    kept = [word for at, word in enumerate(run) if word not in limits and (at == 0 or run[at - 1] not in limits)]
+    assert kept == " ".join(recipe).split() and " ".join(recipe).endswith(ends_with)
+
+
+def test_the_snakes_page_names_every_flag_of_the_originals():
+    text = (ROOT / "docs" / "train_snakes.md").read_text(encoding="utf-8")
+    config_class, _, _ = ENTRIES["train_snakes.py"]
+    fields = set(ConfigParser(config_class, {}).kinds)
+    originals = (
+        "max_episodes episode_length output_activation buffer_size batch_size a_lr c_lr gamma tau epsilon epsilon_speed"
+        " seed save_interval model_episode load_model load_model_run load_model_run_episode algo update_interval"
+        " opponent_difficulty_strategy enable_opponent_evasion opponent_evasion_start_episode"
+    ).split()
+    assert not [name for name in originals if name not in fields]
+    assert not [name for name in originals if not re.search(rf"--{name}\b", text)]
 
 
 def test_figures_of_the_readme_are_those_of_the_result_files():
@@ -317,6 +335,10 @@ def test_the_forms_that_are_run():
         "torchrun train_protein",
         "accelerate evaluate_protein",
         "python make_synthetic",
+        "cpu_2 train_snakes",
+        "python train_snakes",
+        "python evaluate_snakes",
+        "python watch_snakes",
     }
 
 
@@ -335,6 +357,24 @@ def test_the_evaluation_command_runs_on_what_training_exported(clone, trained):
     trained_on = json.loads((trained / "data_report.json").read_text(encoding="utf-8"))
     assert results["val_chains"] == trained_on["chains_kept"]
     assert results["val_ppl_one_shot"] > 1 and f"{results['val_ppl_one_shot']:.3f}" in done.stdout
+
+
+def test_the_snakes_commands_run(clone):
+    """Training for a moment on one process, a dry run on two, bots that play, and the text block's commands on it."""
+    short = "--max_minutes 10 --max_steps 3 --eval_every 0 --final_games 2 --output_dir team --report_to none".split()
+    done = run(clone, TO_RUN["python train_snakes"], [*short, "--no_visualize"])
+    assert "results.json, report.html and export/ are in team" in done.stdout
+    done = run(clone, TO_RUN["cpu_2 train_snakes"], ["--dry_run"])
+    assert "processes      2 on 1 machine" in done.stdout and done.stdout.count("nothing was trained") == 1
+    run(clone, TO_RUN["python evaluate_snakes"], ["--games", "4"])
+    run(clone, TO_RUN["python watch_snakes"], [])
+    assert (clone / "game.html").stat().st_size > 10_000
+    for command in COMMANDS:
+        if command.where.startswith("README") and "RUN/export" in command.text and "snakes" in command.text:
+            text = command.text.replace("RUN/export", "team/export").replace("--games 1000", "--games 4")
+            run(clone, Command(command.where, text, True), [])
+    assert json.loads((clone / "report.json").read_text(encoding="utf-8"))["games"] == 4
+    assert (clone / "play.html").is_file() and (clone / "submission" / "submission.py").is_file()
 
 
 def test_the_synthetic_command_runs(clone):
