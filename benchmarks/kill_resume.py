@@ -34,9 +34,9 @@ MOMENTS = ("while saving", "between saves", "while starting", "one rank")
 class Bench:
     """Runs of one trainer with one number of processes."""
 
-    def __init__(self, case, folder: Path, data_flags: list[str], processes: int, steps: int):
+    def __init__(self, case, folder: Path, flags: list[str], processes: int, steps: int):
         self.case, self.folder, self.processes, self.steps = case, folder, processes, steps
-        self.flags = [*case.flags.split(), *data_flags, "--max_steps", str(steps)]
+        self.flags = [*case.flags.split(), *flags, "--max_steps", str(steps)]
         self.environ = launching.environment(folder / "home")
 
     def start(self, run: Path, *extra: str) -> subprocess.Popen:
@@ -129,15 +129,16 @@ def main() -> None:
     parser.add_argument("--trainer", default=TRAINERS[0].name, choices=[case.name for case in TRAINERS])
     parser.add_argument("--kills", type=int, default=10, help="for each number of processes")
     parser.add_argument("--steps", type=int, default=80, help="of the run, a checkpoint at each")
+    parser.add_argument("--flags", default="", help="further flags of the trainer")
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     options = parser.parse_args()
     case = next(case for case in TRAINERS if case.name == options.trainer)
     figures = {}
     with tempfile.TemporaryDirectory() as scratch:
-        data_flags = case.make_data(Path(scratch))
+        flags = case.make_data(Path(scratch)) + options.flags.split()
         for processes in options.processes:
-            bench = Bench(case, Path(scratch), data_flags, processes, options.steps)
+            bench = Bench(case, Path(scratch), flags, processes, options.steps)
             figures[f"processes_{processes}"] = compare(bench, options.kills, random.Random(options.seed + processes))
     path = write_result(f"kill_resume_{case.name}", figures, settings=vars(options))
     print(f"bit-equal after {options.kills} kills each on {options.processes} processes: {path.name}")

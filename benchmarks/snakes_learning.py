@@ -71,6 +71,7 @@ def main() -> None:
     parser.add_argument("mode", choices=("seconds", "minutes"))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--minutes", type=float, default=5.0, help="of mode minutes")
+    parser.add_argument("--keep", type=Path, help="folder for the run directories; default: they are deleted")
     parser.add_argument("--extra", default="", help="further flags of the trainer, as one string")
     args = parser.parse_args()
     flags = list(SECONDS)
@@ -80,7 +81,7 @@ def main() -> None:
     runs = []
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(1, args.seeds + 1):
-            results, curve = train(args.mode, flags, seed, Path(folder))
+            results, curve = train(args.mode, flags, seed, args.keep or Path(folder))
             keys = (
                 "win_rate_greedy",
                 "win_rate_bot",
