@@ -8,6 +8,7 @@ Resume:      add --resume auto
 """
 
 import math
+import os
 import sys
 from dataclasses import dataclass, field
 
@@ -125,7 +126,8 @@ def prepare(acc: Accelerator, run: RunDirectory, config: SnakesOptions, first: d
     league = None
     if config.opponent_difficulty_strategy == "league":
         league = League(config.league, config.num_envs, bare.actor.config, config.seed, acc.device)
-    collector = Collector(config, league, rank=acc.process_index, device=acc.device)
+    neighbours = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    collector = Collector(config, league, rank=acc.process_index, device=acc.device, neighbours=neighbours)
     targets = Targets(bare, config.gamma)
     sums = torch.zeros(len(STATISTICS), device=acc.device)
     return Session(acc, run, config, learner, optimiser, targets, league, collector, Budget(config), rates, sums=sums)
@@ -133,65 +135,94 @@ def prepare(acc: Accelerator, run: RunDirectory, config: SnakesOptions, first: d
 
 def train(session: Session) -> bool:
     """Play, draw, learn, log, evaluate, save; False when a signal ended it (the state is saved)."""
-    acc, config, progress, collector = session.acc, session.config, session.progress, session.collector
+    config, progress, collector = session.config, session.progress, session.collector
     if evaluation_due(session) and not evaluate(session):  # a signal came in the midst of it, before this resume
         return False
+    agree_on_time(session)  # a resumed run may have been given more
     clock = Clock()
     while not session.budget.spent(progress, collector.steps):
-        if progress.credit < 1 or collector.buffer.drawable * len(collector.seats) < config.batch_size:
-            play(session)
+        if progress.credit < 1 or not can_draw(session):
+            stop = play(session)
             clock.add_to(progress)
+            if stop:
+                look(session)
+                return save(session)
             continue
         update(session)
-        clock.add_to(progress)
-        stop, looked = False, False
         saves = save_due(session)
-        if progress.step % config.log_every == 0 or evaluation_due(session) or saves:
-            stop, looked = look(session), True
-        elif len(session.window) >= LOOK_STEPS:
-            stop, looked = look(session), True
-        if progress.step % config.log_every == 0:
+        logs = progress.step % config.log_every == 0
+        looks = logs or saves or evaluation_due(session) or len(session.window) >= LOOK_STEPS
+        stop = looks and look(session)
+        clock.add_to(progress)
+        if logs:
             report(session)
-        if looked and not stop and evaluation_due(session):
+        if looks and not stop and evaluation_due(session):
             stop = not evaluate(session)
         if (stop or saves) and session.saved_step != progress.step:
             save(session)
-        if saves and acc.is_main_process:
-            former_runs.write(session.run.path, config, collector.finished, acc.unwrap_model(session.learner))
+        if saves:
+            write_weights(session)
         if stop:
             return False
         clock.start()
-    return not look(session) or save(session)
+    stop = look(session)
+    if float(session.sums[-1]):  # updates since the last row
+        report(session)
+    write_weights(session)
+    return not stop or save(session)
 
 
-def play(session: Session) -> None:
-    """One step of all games, and what it owes in updates; at the end of a game's length the opponents change."""
+def can_draw(session: Session) -> bool:
+    """Whether the replay holds a batch: at the same step on every process."""
+    collector = session.collector
+    return collector.buffer.drawable * len(collector.seats) >= session.config.batch_size
+
+
+def write_weights(session: Session) -> None:
+    """The originals' files of weights."""
+    acc, config = session.acc, session.config
+    if acc.is_main_process:
+        episode = former_runs.episode_name(config, session.progress.games // acc.num_processes)
+        former_runs.write(session.run.path, config, episode, acc.unwrap_model(session.learner))
+
+
+def play(session: Session) -> bool:
+    """One step of all games, and what it owes in updates; at the end of a game's length the opponents change. True when
+    a signal was noticed then: while the replay fills up there are no updates after which it could be."""
     config, progress, collector = session.config, session.progress, session.collector
     collector.step(session.actor)
     progress.env_steps += config.num_envs * session.acc.num_processes
     session.log.add_units(config.num_envs * session.acc.num_processes)
     if collector.steps % config.update_interval == 0:
         progress.credit += config.updates_per_step * config.update_interval
-    if collector.buffer.drawable * len(collector.seats) < config.batch_size:
+    if not can_draw(session):
         progress.credit = 0.0
-    if collector.turns:
-        turn(session)
+    return collector.turns and turn(session)
 
 
-def turn(session: Session) -> None:
-    """Results of the games that ended, summed over all processes: the league draws its conclusions."""
+def agree_on_time(session: Session) -> None:
+    """The main process's clock says for all how much of --max_minutes is used up."""
+    seconds = session.log.wall_s() if session.acc.is_main_process else 0.0
+    session.progress.share = global_sums(session.acc, {"seconds": seconds})["seconds"] / session.budget.max_wall_s
+
+
+def turn(session: Session) -> bool:
+    """Results of the games that ended, summed over all processes: the league draws its conclusions. True when a signal
+    came to any of them."""
+    agree_on_time(session)
     played = session.collector.turn()
-    values = {"games": float(played[:, 0].sum()), "seconds": session.log.wall_s() if session.acc.is_main_process else 0}
+    values = {"games": float(played[:, 0].sum()), "stop": float(session.signals.requested)}
     values |= session.league.results(played) if session.league is not None else {}
     totals = global_sums(session.acc, values)
     session.progress.games += int(totals.pop("games"))
-    session.progress.share = totals.pop("seconds") / session.budget.max_wall_s
+    stop = bool(totals.pop("stop"))
     if session.league is not None:
         name = session.league.next_generation(totals, session.actor)
         if name is not None:
             rating = session.league.ratings[LEARNER]
             session.log.note(f"{name} joins the league at Elo {rating:.0f}", snapshot=name)
     session.collector.seat_opponents()
+    return stop
 
 
 def update(session: Session) -> None:
@@ -277,12 +308,13 @@ def evaluation_due(session: Session) -> bool:
     return every > 0 and step > 0 and step % every == 0 and session.progress.validated_step != step
 
 
-def play_matches(session: Session, pairs: list) -> list | None:
-    """Matches of the team and of bots, divided over the processes; None when a signal came."""
+def play_matches(session: Session, pairs: list, purpose: str) -> list | None:
+    """Matches of the team and of bots, divided over the processes; None when a signal came. Other games for every
+    purpose: those that chose the best weights do not measure them."""
     acc = session.acc
     with session.log.paused():
         shares = evaluation.play_shares(
-            pairs, session.actor, seed=derive(session.config.seed, "evaluation"), rank=acc.process_index,
+            pairs, session.actor, seed=derive(session.config.seed, "evaluation", purpose), rank=acc.process_index,
             processes=acc.num_processes, device=acc.device, should_stop=lambda: session.signals.requested,
         )  # fmt: skip
     if session.signals.agreed(acc):
@@ -294,7 +326,7 @@ def play_matches(session: Session, pairs: list) -> list | None:
 def evaluate(session: Session) -> bool:
     """Win rates against the judges; weights that are the best so far are saved. False when a signal came."""
     config, progress = session.config, session.progress
-    matches = play_matches(session, evaluation.judge_pairs(judge_names(config.judges), config.eval_games))
+    matches = play_matches(session, evaluation.judge_pairs(judge_names(config.judges), config.eval_games), "best")
     if matches is None:
         return False
     rates = {match.right: match.win_rate for match in matches}
@@ -314,7 +346,8 @@ def evaluate(session: Session) -> bool:
 
 def save_due(session: Session) -> bool:
     """Every --save_every updates where it is given, else every --save_interval games of a process."""
-    config, progress, finished = session.config, session.progress, session.collector.finished
+    config, progress = session.config, session.progress
+    finished = progress.games // session.acc.num_processes
     if config.save_every is not None:
         return config.save_every > 0 and progress.step % config.save_every == 0
     if config.save_interval == 0 or finished // config.save_interval == progress.saved_games // config.save_interval:
@@ -371,7 +404,7 @@ def finish(session: Session) -> dict | None:
         if best is not None and best.name == f"step-{progress.best_step:08d}":
             run.note(acc, f"the weights of step {progress.best_step} are the best in evaluation and are taken")
             load_checkpoint(acc, best, model=session.learner, optimizer=session.optimiser)
-    matches = play_matches(session, evaluation.final_pairs(config.final_games))
+    matches = play_matches(session, evaluation.final_pairs(config.final_games), "final")
     if matches is None:
         return None
     standing = evaluation.Standing(matches)

@@ -14,13 +14,17 @@ from lib.snakes.rules import CONTROLLERS, FEATURES, STEPS, TEAM
 # The layout "team": distances / 15 to the five beans, and whether a mate or an enemy is nearer.
 BEAN_DISTANCE, MATE_NEARER, ENEMY_NEARER, BEAN_END = 30, 31, 32, 53
 DETOUR = (4.0, 2.0)  # cells added to the distance of a bean that a mate or an enemy reaches first
+# What else is saved of a process, beside its games and its replay.
+OWN = ("sums", "dying", "played", "enemies", "wanted", "potential")
 STATISTICS = ("games", "wins", "draws", "snake_1", "snake_2", "snake_3", "enemy", "deaths")
 
 
 class Collector:
-    """The games of one process, their opponents and their replay."""
+    """The games of one process, their opponents and their replay; `neighbours` processes share this machine."""
 
-    def __init__(self, config: SnakesOptions, league: League | None, *, rank: int, device: torch.device):
+    def __init__(
+        self, config: SnakesOptions, league: League | None, *, rank: int, device: torch.device, neighbours: int = 1
+    ):
         self.config, self.league, games = config, league, config.num_envs
         self.game = SnakesVec(
             games, device=str(device), seed=derive(config.seed, "games") % 2**31, first_game=rank * games,
@@ -39,11 +43,13 @@ class Collector:
             self.rows = self.seats = torch.cat((own, own[league.latest] ^ 1))
             self.foes = own ^ 1
         self.buffer = ReplayBuffer(
-            config.buffer_size, len(self.seats), FEATURES[config.features], config.n_step, config.gamma, device
-        )
+            config.buffer_size, len(self.seats), FEATURES[config.features], config.n_step, config.gamma, device,
+            batch_size=config.batch_size, neighbours=neighbours,
+        )  # fmt: skip
         teams = 1 if league is None else 2
         self.logits = torch.zeros((games, teams, TEAM, MOVES), device=device)
         self.sums = torch.zeros((games, len(STATISTICS)), device=device)  # since the last look
+        self.dying = torch.zeros(games, device=device)  # deaths of the own team in the game that runs
         self.played = torch.zeros((games, 3), device=device)  # games, wins, draws since the last turn
         self.steps = 0  # of all games together
         self.finished = 0  # games of this process that are over, as far as was looked
@@ -127,7 +133,7 @@ class Collector:
 
     def _count(self, done: torch.Tensor) -> None:
         rows = 2 * torch.arange(len(self.sides), device=done.device) + self.sides.long()
-        self.sums[:, -1] += self.game.deaths.view(-1, TEAM)[rows].sum(-1)
+        self.dying += self.game.deaths.view(-1, TEAM)[rows].sum(-1)
         # On a GPU the question whether a game ended costs more than the sums.
         if done.device.type == "cpu" and not bool(done.any()):
             return
@@ -136,8 +142,9 @@ class Collector:
         total = own.sum(-1)
         ended = done.float()
         parts = (ended, (total > enemy).float() * ended, (total == enemy).float() * ended)
-        parts += tuple((own[:, snake] * ended) for snake in range(TEAM)) + (enemy * ended,)
-        self.sums[:, :-1] += torch.stack(parts, -1)
+        parts += tuple((own[:, snake] * ended) for snake in range(TEAM)) + (enemy * ended, self.dying * ended)
+        self.sums += torch.stack(parts, -1)
+        self.dying = self.dying * (1 - ended)
         self.played += torch.stack(parts[:3], -1)
 
     def _change_opponents(self) -> None:
@@ -182,7 +189,7 @@ class Collector:
     def get_state(self) -> tuple[dict, dict[str, torch.Tensor]]:
         """(JSON, tensors) of games, replay and counters of this process."""
         counters = {name: getattr(self, name) for name in ("steps", "finished", "epsilon", "pending")}
-        own = {name: getattr(self, name).cpu() for name in ("sums", "played", "enemies", "wanted", "potential")}
+        own = {name: getattr(self, name).cpu() for name in OWN}
         return counters, {
             **{f"own.{name}": value for name, value in own.items()},
             **{f"game.{name}": value for name, value in self.game.get_state().items()},
@@ -194,6 +201,8 @@ class Collector:
         for name, value in counters.items():
             setattr(self, name, value)
         if tensors is None:
+            # The games begin anew: turns are to come at their ends.
+            self.steps -= self.steps % self.config.episode_length
             self.pending, self.wanted = 0, self._next_enemies() if self.league is None else self.enemies
             self.seat_opponents()
             self._place(self.wanted)

@@ -9,6 +9,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from lib.errors import UserError
+from lib.snakes.learner import Learner
 from lib.snakes.options import SnakesOptions
 
 RUNS = Path("runs/snakes")
@@ -24,6 +25,13 @@ def write(run: Path, config: SnakesOptions, episode: int, learner: nn.Module) ->
         temporary = file.with_name(f".{file.name}")
         save_file({key: value.cpu().contiguous() for key, value in module.state_dict().items()}, temporary)
         temporary.replace(file)
+
+
+def episode_name(config: SnakesOptions, games: int) -> int:
+    """The episode in file names when `games` games of a process are over: whole save intervals, or all of them."""
+    if games >= config.max_episodes:
+        return config.max_episodes
+    return games // config.save_interval * config.save_interval if config.save_interval else games
 
 
 def weights(config: SnakesOptions) -> dict[str, torch.Tensor] | None:
@@ -42,6 +50,14 @@ def weights(config: SnakesOptions) -> dict[str, torch.Tensor] | None:
     tensors = {f"actor.{name}": value for name, value in read(file).items()}
     critic = file.with_name(file.name.replace("actor_", "critic_"))
     tensors |= {f"critics.{name}": value for name, value in read(critic).items()}
+    wanted = {name: tuple(value.shape) for name, value in Learner(config.learner_config()).state_dict().items()}
+    given = {name: tuple(value.shape) for name, value in tensors.items()}
+    for name in sorted({*wanted, *given}):
+        if wanted.get(name) != given.get(name):
+            raise UserError(
+                f"{file} is of another architecture: {name} is {given.get(name, 'missing')} there and"
+                f" {wanted.get(name, 'missing')} here; give the --hidden, --critics, --critic and --comm of that run"
+            )
     return tensors
 
 

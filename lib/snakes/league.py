@@ -44,7 +44,7 @@ class League:
         self.snapshots: dict[str, Actor] = {}
         self.chunks = self._divide(league_shares(shares), games)
         for chunk in self.chunks:
-            if not chunk.past and chunk.name != LATEST:
+            if chunk.name != LATEST:  # games against the past begin against the anchor
                 self.ratings.setdefault(chunk.name, ANCHOR_RATING)
 
     def _divide(self, shares: dict[str, float], games: int) -> list[Chunk]:
@@ -52,7 +52,8 @@ class League:
         names, chunks, start = list(shares), [], 0.0
         places = (torch.arange(games, dtype=torch.float64) + 0.5) / games
         for name in names:
-            inside = ((places >= start) & (places < start + shares[name] + 1e-12)).nonzero().squeeze(1)
+            # Sums of shares round: the same tolerance at both ends, so that a place on a border is taken once.
+            inside = ((places >= start - 1e-9) & (places < start + shares[name] - 1e-9)).nonzero().squeeze(1)
             start += shares[name]
             if name == PAST:
                 # Until there is a snapshot these games are played against the anchor.
@@ -60,6 +61,7 @@ class League:
                 chunks += [Chunk(ANCHOR, part.to(self.device), past=True) for part in parts if len(part)]
             elif len(inside):
                 chunks.append(Chunk(name, inside.to(self.device)))
+        assert sum(len(chunk.games) for chunk in chunks) == games, "every game has one opponent"
         return chunks
 
     @property

@@ -94,7 +94,7 @@ class SnakesOptions(GameOptions):
     load_model_run: int = option(2, "its number", "run", minimum=0)
     load_model_run_episode: int = option(4000, "its episode", "run", minimum=0)
     model_episode: int = option(0, "start value of the episode counter in file names", "run", minimum=0)
-    log_dir: str | None = option(None, "suffix of the run folder's name", "run")
+    log_dir: str | None = option(None, "kept in config.json; --output_dir names the folder", "run")
     report_json: str | None = option(None, "also write results.json here", "run")
     visualize: bool = option(True, "report.html and plots at the end", "run")
     device: str | None = option(None, "cpu forces CPU; devices are placed by the launcher", "run")
@@ -144,6 +144,15 @@ def check_options(config: SnakesOptions) -> list[str]:
         raise UserError(
             f"--gradient_accumulation_steps {config.gradient_accumulation_steps}: an update of this size gains nothing"
             " by being divided; give a larger --batch_size"
+        )
+    if config.episode_length < STEPS and config.episode_length <= config.n_step:
+        raise UserError(
+            f"--episode_length {config.episode_length} with --n_step {config.n_step}: every future would be cut off;"
+            f" give a length above {config.n_step}"
+        )
+    if config.log_dir is not None:
+        notes.append(
+            f"--log_dir {config.log_dir}: kept in config.json, as in the original; --output_dir names the folder"
         )
     league_shares(config.league)
     judge_names(config.judges)

@@ -19,22 +19,39 @@ class ReplayBuffer:
     """`transitions` of three snakes each, for `seats` seats; features are kept in float16 (half the memory, exact to
     5e-4), everything else as it is.
 
-    Raises UserError when it does not fit into the memory that is available, or holds fewer steps than n-step needs.
+    Raises UserError when it does not fit into its share of the memory that is available (`neighbours` processes share
+    it), holds fewer steps than n-step needs, or never enough for a batch.
     """
 
-    def __init__(self, transitions: int, seats: int, inputs: int, n_step: int, gamma: float, device="cpu"):
+    def __init__(
+        self,
+        transitions: int,
+        seats: int,
+        inputs: int,
+        n_step: int,
+        gamma: float,
+        device="cpu",
+        *,
+        batch_size: int = 1,
+        neighbours: int = 1,
+    ):
         self.steps, self.seats, self.n_step = transitions // seats, seats, n_step
         if self.steps < n_step + 2:
             raise UserError(
                 f"--buffer_size {transitions} holds {self.steps} steps of {seats} games, expected {n_step + 2} or more:"
                 f" give --buffer_size {seats * (n_step + 2)} or fewer --num_envs"
             )
+        if (self.steps - n_step) * seats < batch_size:
+            raise UserError(
+                f"--batch_size {batch_size}: a replay of --buffer_size {transitions} never has more than"
+                f" {(self.steps - n_step) * seats} transitions to draw; give a larger --buffer_size or a smaller batch"
+            )
         needed = self.steps * seats * TEAM * (2 * inputs + 8 + 4) + self.steps * seats
-        if torch.device(device).type == "cpu" and needed > psutil.virtual_memory().available:
-            free = psutil.virtual_memory().available
+        free = psutil.virtual_memory().available / neighbours
+        if torch.device(device).type == "cpu" and needed > free:
             raise UserError(
                 f"--buffer_size {transitions} needs {needed / 2**30:,.1f} GiB in each process and {free / 2**30:,.1f}"
-                f" GiB are free: give --buffer_size {int(transitions * 0.5 * free / needed)} or less"
+                f" GiB are free for it: give --buffer_size {int(transitions * 0.5 * free / needed)} or less"
             )
         shape = (self.steps, seats, TEAM)
         self.features = torch.zeros((*shape, inputs), dtype=torch.float16, device=device)

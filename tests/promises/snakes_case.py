@@ -53,9 +53,16 @@ def saved_run(folder: Path, data: Path) -> None:
     (trained / "actor_50.safetensors").write_bytes(b"not looked into")
 
 
-def damaged_run(folder: Path, data: Path) -> None:
-    saved_run(folder, data)
-    (folder / "runs/snakes/run3/trained_model/critic_50.safetensors").write_bytes(b"not looked into")
+def other_weights(folder: Path, data: Path) -> None:
+    """Saved weights of narrower networks."""
+    from lib.snakes import former_runs
+    from lib.snakes.learner import Learner
+    from lib.snakes.options import SnakesOptions
+
+    run = folder / "runs" / "snakes" / "run3"
+    run.mkdir(parents=True)
+    config = SnakesOptions(hidden=(8, 8))
+    former_runs.write(run, config, 50, Learner(config.learner_config()))
 
 
 def configuration(folder: Path, data: Path) -> None:
@@ -79,6 +86,14 @@ BAD_INPUTS = (
         ("--buffer_size 100000000000000 needs", "GiB are free", "or less"), writes=RUNS,
     ),
     BadInput("a replay of nothing", "--buffer_size 8", ("--buffer_size 8 holds 2 steps of 4 games",), writes=RUNS),
+    BadInput(
+        "a batch that never comes", "--buffer_size 100 --batch_size 4000",
+        ("--batch_size 4000", "never has more than"), writes=RUNS,
+    ),
+    BadInput(
+        "weights of another network", "--load_model --load_model_run 3 --load_model_run_episode 50",
+        ("is of another architecture", "actor.layers.0.bias is (8,) there and (16,) here", "--hidden"), other_weights,
+    ),
     BadInput("no games", "--num_envs 0", ("--num_envs", "0", ">= 1")),
     BadInput("another game", "--game_name snake_1v1", ("--game_name", "snakes_3v3")),
     BadInput("unknown strategy", "--opponent_difficulty_strategy hard", ("'hard'", "curriculum")),

@@ -1,5 +1,6 @@
 """Who plays whom in a league, what a generation changes, and that it comes back from a checkpoint."""
 
+import pytest
 import torch
 
 from lib.snakes.league import LEARNER, POOL, League
@@ -99,3 +100,20 @@ def test_a_league_comes_back_from_a_checkpoint():
     for each in (league, other):
         each.next_generation(totals(each, 0.7), actor)
     assert [chunk.name for chunk in other.chunks] == [chunk.name for chunk in league.chunks]
+
+
+@pytest.mark.parametrize("games", range(1, 70))
+def test_every_game_has_one_opponent(games):
+    """Also where the middle of a game's place lies on a border of the shares, and where a share is too small."""
+    for shares in ("greedy=0.2,hunter=0.3,latest=0.3,past=0.2", "greedy=0.25,latest=0.75", "hunter=0.5,past=0.5"):
+        league = League(shares, games, CONFIG, seed=0)
+        assert sorted(torch.cat([chunk.games for chunk in league.chunks]).tolist()) == list(range(games))
+        assert len(league.controllers()) == games
+
+
+def test_a_past_without_its_anchor_among_the_bots():
+    """Until there is a snapshot greedy plays the past, whatever the shares name."""
+    league, actor = League("hunter=0.5,past=0.5", 8, CONFIG, seed=0), Actor(CONFIG)
+    played = league.results(torch.tensor([[2.0, 1.0, 1.0]]).expand(8, 3))
+    assert league.next_generation(played, actor) is not None
+    assert league.ratings["greedy"] == 1000.0

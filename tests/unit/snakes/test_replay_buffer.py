@@ -121,3 +121,8 @@ def test_sizes_that_cannot_be():
         ReplayBuffer(10, 4, 2, 3, GAMMA)
     with pytest.raises(UserError, match=r"--buffer_size 1000000000000 needs .* GiB in each process and"):
         ReplayBuffer(10**12, 64, FEATURES["team"], 3, GAMMA)
+
+
+def test_a_batch_that_can_never_be_drawn():
+    with pytest.raises(UserError, match=r"--batch_size 64: a replay of --buffer_size 40 never has more than 28"):
+        ReplayBuffer(40, 4, 2, 3, GAMMA, batch_size=64)

@@ -69,6 +69,7 @@ def test_evasion_replaces_the_level_from_its_episode_on():
         ("--opponent_difficulty_strategy league --league greedy=0.5,past=0.4", ("sum to 0.9",)),
         ("--opponent_difficulty_strategy league --league greedy", ("no share", "greedy=0.3")),
         ("--opponent_difficulty_strategy league --enable_opponent_evasion", ("evasion=0.2",)),
+        ("--episode_length 3 --n_step 3", ("--episode_length 3", "a length above 3")),
         ("--game_name snake_1v1", ("--game_name", "snakes_3v3")),
     ],
 )  # fmt: skip
