@@ -11,7 +11,6 @@ evaluations in a row at or above it. Writes results/snakes_learning_<mode>.json 
 import argparse
 import json
 import os
-import re
 import statistics
 import subprocess
 import sys
@@ -31,9 +30,10 @@ MILESTONES = (50, 80)
 
 
 def makefile_recipe() -> list[str]:
-    """The flags of `make train-snakes`, without its limits of time and games."""
-    text = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
-    return re.search(r"^SNAKES_RECIPE = (.*(?:\\\n.*)*)", text, re.MULTILINE)[1].replace("\\\n", " ").split()
+    """The flags of `make train-snakes`, its limit of time included."""
+    lines = (REPOSITORY / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
+    (line,) = [line for line in lines if line.startswith("SNAKES_RECIPE = ")]
+    return line.removeprefix("SNAKES_RECIPE = ").split()
 
 
 def train(mode: str, flags: list[str], seed: int, folder: Path) -> tuple[dict, list[dict]]:

@@ -39,6 +39,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=1500, help="updates of a throughput run")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--flags", default="", help="further flags of the trainer, as one string")
+    parser.add_argument("--name", default="snakes_scaling", help="of the result file")
     parser.add_argument("--to_80", action="store_true", help="also the time to 80 %%, the same number of seeds")
     args = parser.parse_args()
     rates: dict[int, list[float]] = {1: [], 2: []}
@@ -47,13 +49,13 @@ def main() -> None:
         folder = Path(scratch)
         for number in range(args.repeats):
             for count in rates:
-                flags = ["--max_steps", str(args.steps), "--eval_every", "0", "--final_games", "2"]
+                flags = [*args.flags.split(), "--max_steps", str(args.steps), "--eval_every", "0", "--final_games", "2"]
                 results, _ = run(flags, count, folder, f"speed{number}")
                 rates[count].append(results["env_steps_per_s"])
                 print(f"{count} process(es): {rates[count][-1]:.0f} game steps/s", flush=True)
         for number in range(args.repeats if args.to_80 else 0):
             for count in times:
-                flags = ["--seed", str(number + 1), "--max_minutes", "1.5"]
+                flags = [*args.flags.split(), "--seed", str(number + 1), "--max_minutes", "1"]
                 times[count].append(reached(run(flags, count, folder, f"time{number}")[1], 80))
                 print(f"{count} process(es): 80 % after {times[count][-1]} s", flush=True)
     figures = {"env_steps_per_s": {str(count): statistics.median(values) for count, values in rates.items()}}
@@ -62,7 +64,7 @@ def main() -> None:
     if args.to_80:
         figures["seconds_to_80"] = {str(count): median(values) for count, values in times.items()}
         figures["seconds_to_80_runs"] = {str(count): values for count, values in times.items()}
-    path = write_result("snakes_scaling", figures, settings={**vars(args), "flags": SECONDS})
+    path = write_result(args.name, figures, settings={**vars(args), "flags": SECONDS})
     print(json.dumps(figures, indent=1))
     print(f"written to {path.name}")
 

@@ -12,6 +12,11 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 BEGIN, END = "<!-- numbers of benchmarks/results: begin -->", "<!-- numbers of benchmarks/results: end -->"
 OPEN = "not measured"
+SUBMISSION_KEYS = (
+    ("greedy", "win_rate_original_game"),
+    ("greedy", "win_rate_our_kernel"),
+    ("shipped", "win_rate_original_game"),
+)
 
 
 def load(name: str) -> dict | None:
@@ -123,8 +128,13 @@ def snakes_minutes() -> str:
     )
 
 
-def snakes_scaling() -> str:
-    return words("{:.2f} x", pick(load("snakes_scaling"), "ratio"))
+def snakes_scaling(name: str) -> str:
+    return words("{:.2f} x", pick(load(name), "ratio"))
+
+
+def snakes_submission() -> str:
+    rates = [pick(load("snakes_submission"), *keys) for keys in SUBMISSION_KEYS]
+    return words("{:.1%} there, {:.1%} here; {:.1%} against the shipped model", *rates)
 
 
 ROWS = [
@@ -146,8 +156,12 @@ ROWS = [
     ("hunter, our strongest bot, against greedy", snakes_hunter, "snakes_bots"),
     ("snakes from random weights, one core, wins against greedy, median of 3 seeds", snakes_seconds,
      "snakes_learning_seconds"),
-    ("`make train-snakes`, wins after five minutes, median of 3 seeds", snakes_minutes, "snakes_learning_minutes"),
-    ("snakes, samples/s of 2 processes / of 1, one thread each", snakes_scaling, "snakes_scaling"),
+    ("`make train-snakes`, wins after five minutes, one seed", snakes_minutes, "snakes_learning_minutes"),
+    ("that team as a submission in the original's own game, wins against greedy", snakes_submission,
+     "snakes_submission"),
+    ("snakes, samples/s of 2 processes / of 1, recipe (batch 64)", lambda: snakes_scaling("snakes_scaling"),
+     "snakes_scaling"),
+    ("the same with batch 512", lambda: snakes_scaling("snakes_scaling_batch_512"), "snakes_scaling_batch_512"),
 ]  # fmt: skip
 
 
