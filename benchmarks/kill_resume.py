@@ -13,20 +13,13 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
-from record import REPOSITORY, write_result
-
-TESTS = REPOSITORY / "tests"
-sys.path[:0] = [str(TESTS / "promises"), str(TESTS / "distributed"), str(TESTS / "unit" / "protein")]
-
-import launching  # noqa: E402
-import psutil  # noqa: E402
-from cases import TRAINERS  # noqa: E402
-from runs import Outcome, checkpoint_steps, last_step, unfinished_writes  # noqa: E402
+import psutil
+from promise_suite import TRAINERS, launching, runs
+from record import write_result
 
 MOMENTS = ("while saving", "between saves", "while starting", "one rank")
 
@@ -50,8 +43,8 @@ class Bench:
         assert ended.code == 0, ended.stderr
         return ended
 
-    def outcome(self, run: Path) -> Outcome:
-        return Outcome(run, self.case)
+    def outcome(self, run: Path) -> runs.Outcome:
+        return runs.Outcome(run, self.case)
 
 
 def wait(process: subprocess.Popen, condition, limit_s: float = 300.0) -> None:
@@ -65,19 +58,19 @@ def wait(process: subprocess.Popen, condition, limit_s: float = 300.0) -> None:
 
 def newest_checkpoint(run: Path) -> int:
     """Step of the newest checkpoint in place, 0 without one."""
-    return max(checkpoint_steps(run), default=0)
+    return max(runs.checkpoint_steps(run), default=0)
 
 
 def kill(bench: Bench, run: Path, moment: str, generator: random.Random) -> dict:
     """Start or continue the run, kill it at `moment`; what was hit."""
-    newest, former = newest_checkpoint(run), unfinished_writes(run / "checkpoints")
+    newest, former = newest_checkpoint(run), runs.unfinished_writes(run / "checkpoints")
     process = bench.start(run, "--resume", "auto")
     goal = newest + generator.randint(0, 4)
     if moment == "while starting":
         time.sleep(generator.uniform(0, 6))
     elif moment == "while saving":
         wait(process, lambda: newest_checkpoint(run) >= goal)
-        wait(process, lambda: unfinished_writes(run / "checkpoints") - former)
+        wait(process, lambda: runs.unfinished_writes(run / "checkpoints") - former)
         time.sleep(generator.uniform(0, 0.01))
     else:
         wait(process, lambda: newest_checkpoint(run) > goal)
@@ -92,9 +85,9 @@ def kill(bench: Bench, run: Path, moment: str, generator: random.Random) -> dict
     return {
         "moment": moment,
         "resumed_at": newest,
-        "last_row": last_step(run),
+        "last_row": runs.last_step(run),
         "newest_checkpoint": newest_checkpoint(run),
-        "half_written": bool(unfinished_writes(run / "checkpoints") - former),
+        "half_written": bool(runs.unfinished_writes(run / "checkpoints") - former),
         "gone_after_s": round(time.monotonic() - begun, 2),
     }
 

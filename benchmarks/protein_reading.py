@@ -10,6 +10,7 @@ The rate of every row is: protein residues that Quartet finds in those files / m
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib.util
 import io
 import os
@@ -129,30 +130,37 @@ def gemmi_read(kind: str, text: bytes) -> gemmi.Structure:
 
 
 def peers(kind: str, subset: dict, repeats: int) -> dict:
-    """Rows of the parsers that are installed, on a part of the files; a file that a parser refuses counts as read."""
-    functions = {}
+    """Rows of the parsers that are installed, on a part of the files; what they refuse counts as read, and is counted:
+    the comparison is then in their favour."""
+    functions, refused = {}, {}
     texts = [text.decode("latin-1") for text in subset["texts"]]
-    if importlib.util.find_spec("biotite"):
-        functions["biotite"] = lambda: [attempt(biotite_read, kind, text) for text in texts]
-    if importlib.util.find_spec("Bio"):
-        functions["biopython"] = lambda: [attempt(biopython_read, kind, text) for text in texts]
+
+    def read_all(name: str, read) -> None:
+        refused[name] = sum(refuses(read, kind, text) for text in texts)
+
+    for name, module, read in (("biotite", "biotite", biotite_read), ("biopython", "Bio", biopython_read)):
+        if importlib.util.find_spec(module):
+            functions[name] = functools.partial(read_all, name, read)
     if not functions:
         print("  biotite, biopython: not installed, not measured")
         return {}
     functions["quartet, same part"] = lambda: [read_bytes(text, f"x.{kind}") for text in subset["texts"]]
     return {
-        name: row(name, times, subset["residues"])
+        name: row(name, times, subset["residues"]) | {"refused_files": refused.get(name, 0)}
         for name, times in interleaved(functions, repeats, time.process_time).items()
     }
 
 
-def attempt(read, kind: str, text: str) -> None:
+def refuses(read, kind: str, text: str) -> bool:
+    """Whether a peer raises on a file: they raise many types, which are named."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             read(kind, text)
-        except Exception as error:  # peers raise many types; their failures are not what is measured
-            print(f"  {read.__name__}: {type(error).__name__}")
+        except Exception as error:
+            print(f"  {read.__name__}: {type(error).__name__}: {' '.join(str(error).split())[:100]}")
+            return True
+    return False
 
 
 def biotite_read(kind: str, text: str) -> None:

@@ -11,14 +11,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from record import REPOSITORY, write_result
-
-TESTS = REPOSITORY / "tests"
-sys.path[:0] = [str(TESTS / "promises"), str(TESTS / "distributed"), str(TESTS / "unit" / "protein")]
-
-import launching  # noqa: E402
-from cases import TRAINERS  # noqa: E402
-from runs import Outcome  # noqa: E402
+from promise_suite import TRAINERS, launching, runs
+from record import write_result
 
 TOLERANCE = 1e-4
 
@@ -30,7 +24,7 @@ def losses(case, run: Path, words: list[str], processes: int, environ: dict[str,
         command = [*launching.ACCELERATE, "--config_file", launching.CONFIGS / "cpu_2.yaml"]
     ended = launching.launch([*command, case.script, *words, "--output_dir", run], environ, limit_s=1800)
     assert ended.code == 0, ended.stderr
-    outcome = Outcome(run, case)
+    outcome = runs.Outcome(run, case)
     assert outcome.results["processes"] == processes
     return [row["loss"] for row in outcome.rows if "loss" in row]
 

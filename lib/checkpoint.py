@@ -34,9 +34,10 @@ from lib.manifests import (
     verify_checkpoint,
     write_manifest,
 )
-from lib.rank_files import COMMON, load_common, load_rank, raise_anywhere, read_tensors, staged
+from lib.rank_files import COMMON, load_common, load_rank, raise_anywhere, staged
 from lib.runs import RunDirectory, on_main, run_of
 from lib.stopping import StopSignals
+from lib.tensor_files import read_tensors
 
 __all__ = [
     "RunDirectory",

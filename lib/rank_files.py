@@ -13,12 +13,12 @@ from pathlib import Path
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from lib.errors import UserError
 from lib.files import SCRATCH, disk_errors
 from lib.runs import on_main
+from lib.tensor_files import read_tensors
 from lib.training_state import Tensors, savable, size_bytes
 
 COMMON = "common.safetensors"
@@ -90,17 +90,6 @@ def _load(acc: Accelerator, file: Path) -> Tensors:
         failure = str(error)
     raise_anywhere(acc, failure)
     return tensors
-
-
-def read_tensors(file: Path) -> Tensors:
-    """Tensors of a safetensors file in memory of their own. Raises UserError."""
-    try:
-        # Copies: a reduction over file-mapped memory, which is aligned otherwise, rounds otherwise than over our own.
-        return {name: tensor.clone() for name, tensor in load_file(file).items()}
-    except FileNotFoundError:
-        raise UserError(f"{file} is missing on this machine: checkpoints need a folder that all machines see") from None
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"{file} is not readable as safetensors: {' '.join(str(error).split())}") from error
 
 
 def raise_anywhere(acc: Accelerator, failure: str) -> None:

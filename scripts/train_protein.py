@@ -26,6 +26,7 @@ from lib.checkpoint import (
     save_checkpoint,
     save_export,
 )
+from lib.clock import StepClock
 from lib.distributed import assert_equal_across_ranks, gather_rows, global_sums, main_only_first, state_hash
 from lib.errors import UserError
 from lib.protein.batching import eval_shares, plan_counts
@@ -36,7 +37,7 @@ from lib.protein.model import ModelConfig, ProteinModel
 from lib.protein.optimiser import learning_rate_factor, make_optimiser, set_learning_rate
 from lib.protein.options import ALIASES, ProteinOptions, check_options
 from lib.protein.prepare import ProteinData, build_store, locate, open_store, prepare, training_tables
-from lib.protein.progress import Budget, Progress, StepClock
+from lib.protein.progress import Budget, Progress
 from lib.protein.reporting import model_card, plan_notes, result_table, write_curves, write_run_report
 from lib.protein.synthetic_scores import BayesScores
 from lib.protein.tables import Tables

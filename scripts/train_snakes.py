@@ -29,6 +29,7 @@ from lib.checkpoint import (
     save_checkpoint,
     save_export,
 )
+from lib.clock import StepClock
 from lib.distributed import assert_equal_across_ranks, gather_rows, global_sums, state_hash
 from lib.errors import UserError
 from lib.manifests import read_manifest
@@ -43,7 +44,8 @@ from lib.snakes.learner import STATISTICS, Learner, Targets
 from lib.snakes.options import ALIASES, SnakesOptions, check_options, judge_names
 from lib.snakes.page import replay_fragment
 from lib.snakes.players import NetworkPlayer, ScriptedPlayer
-from lib.snakes.progress import Budget, Clock, Progress
+from lib.snakes.progress import Budget, Progress
+from lib.snakes.recording import record_game
 
 TRAINER = "snakes"
 LOOK_STEPS = 10  # updates between looks at signals and at numbers that are not finite
@@ -139,7 +141,7 @@ def train(session: Session) -> bool:
     if evaluation_due(session) and not evaluate(session):  # a signal came in the midst of it, before this resume
         return False
     agree_on_time(session)  # a resumed run may have been given more
-    clock = Clock()
+    clock = StepClock()
     while not session.budget.spent(progress, collector.steps):
         if progress.credit < 1 or not can_draw(session):
             stop = play(session)
@@ -418,7 +420,7 @@ def finish(session: Session) -> dict | None:
         for path in filter(None, (run.path / "results.json", config.report_json)):
             atomic_write_json(path, results)
         if config.visualize:
-            replay = evaluation.replay(NetworkPlayer(session.actor, name="team"), ScriptedPlayer("greedy"), config.seed)
+            replay = record_game(NetworkPlayer(session.actor, name="team"), ScriptedPlayer("greedy"), seed=config.seed)
             rows = read_metrics(run.path / "metrics.jsonl")
             reporting.write_run_report(run.path, config, results, standing, replay_fragment(replay), rows)
     return results

@@ -1,7 +1,6 @@
 """How far a run is: by steps, by minutes, by CPU minutes; and how it got there."""
 
 import math
-import time
 from dataclasses import asdict, dataclass
 
 from lib.protein.options import ProteinOptions
@@ -73,19 +72,3 @@ class Budget:
     def spent(self, progress: Progress) -> bool:
         """Whether a limit ends the run; the last epoch ends it without one."""
         return progress.share >= 1.0 or (self.max_steps is not None and progress.step >= self.max_steps)
-
-
-class StepClock:
-    """CPU and wall seconds of the training loop, batches included; stopped while the model is evaluated or saved."""
-
-    def __init__(self):
-        self.start()
-
-    def start(self) -> None:
-        self._cpu, self._wall = time.process_time(), time.monotonic()
-
-    def add_to(self, progress: Progress) -> None:
-        """Add what passed since the last call or start."""
-        progress.train_cpu_s += time.process_time() - self._cpu
-        progress.train_wall_s += time.monotonic() - self._wall
-        self.start()

@@ -16,14 +16,7 @@ evasion    as level1 among the safe moves, or among all four when none is safe. 
 
 The original's level names are kept; they are not ordered by strength.
 
-The hook for our own player is `hunter_choice` in `bots_hunter.py`:
-
-    @wp.func
-    def hunter_choice(
-        words: wp.array(dtype=int), codes: wp.array(dtype=wp.uint8), neighbours: wp.array(dtype=wp.int16),
-        scratch: wp.array(dtype=wp.int16), team: int, actions: wp.array(dtype=int),
-    ):
-
+Our own player, `hunter_choice` in `bots_hunter.py`, is given (words, codes, neighbours, scratch, team, actions):
 words, codes and neighbours are one game as `kernel_board.py` describes it, and must not be changed; scratch is 1024
 int16 of this game with undefined content on entry; the function writes actions[3 * team] to actions[3 * team + 2].
 It is called only in games that go on, so all six bodies have at least three segments and there is at least one bean

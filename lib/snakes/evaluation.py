@@ -3,17 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
-
-from lib.seeds import derive
 from lib.snakes.elo import Result, fit_ratings
-from lib.snakes.game import SnakesVec
 from lib.snakes.match import MatchResult, play_match
 from lib.snakes.network import Actor
 from lib.snakes.options import BOTS
 from lib.snakes.players import NetworkPlayer, ScriptedPlayer
-from lib.snakes.replay import Replay, record
-from lib.snakes.rules import TEAM
 
 FINAL = ("greedy", "hunter", "random")  # the bots of results.json
 BOT_GAMES = 100  # of each pair of bots, for the table of ratings
@@ -94,17 +88,3 @@ class Standing:
             found |= {f"win_rate_{key}_low": low, f"win_rate_{key}_high": high}
             found |= {f"score_{key}": match.score_left_mean, f"score_against_{key}": match.score_right_mean}
         return found
-
-
-def replay(left: NetworkPlayer, right: ScriptedPlayer, seed: int) -> Replay:
-    """One game of a team against a bot, with arg-max play."""
-    game = SnakesVec(
-        1, seed=derive(seed, "replay"), features=left.features, left="external", right=right.name, autoreset=False
-    )
-    cpu = left.to("cpu")
-
-    def choose(game: SnakesVec) -> None:
-        with torch.no_grad():
-            game.choose(cpu.logits(game.features.view(1, TEAM, -1)).view(1, 1, TEAM, -1), sample=False)
-
-    return record(game, choose, names=(left.name, right.name), seed=seed)

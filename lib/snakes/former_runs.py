@@ -4,27 +4,24 @@ import re
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save
 from torch import nn
 
 from lib.errors import UserError
+from lib.files import atomic_write_bytes
 from lib.snakes.learner import Learner
 from lib.snakes.options import SnakesOptions
+from lib.tensor_files import read_tensors
 
 RUNS = Path("runs/snakes")
 FOLDER = "trained_model"
 
 
 def write(run: Path, config: SnakesOptions, episode: int, learner: nn.Module) -> None:
-    """RUN/trained_model/actor_<episode>.safetensors and critic_<episode>.safetensors, atomically."""
-    folder = run / FOLDER
-    folder.mkdir(exist_ok=True)
+    """RUN/trained_model/{actor,critic}_<episode>.safetensors. Raises UserError on a full disk."""
     for name, module in (("actor", learner.actor), ("critic", learner.critics)):
-        file = folder / f"{name}_{config.model_episode + episode}.safetensors"
-        temporary = file.with_name(f".{file.name}")
-        save_file({key: value.cpu().contiguous() for key, value in module.state_dict().items()}, temporary)
-        temporary.replace(file)
+        tensors = {key: value.cpu().contiguous() for key, value in module.state_dict().items()}
+        atomic_write_bytes(run / FOLDER / f"{name}_{config.model_episode + episode}.safetensors", save(tensors))
 
 
 def episode_name(config: SnakesOptions, games: int) -> int:
@@ -47,9 +44,11 @@ def weights(config: SnakesOptions) -> dict[str, torch.Tensor] | None:
         raise UserError(
             f"Model not founded at {place}: looked for run {number}, episode {episode}; there is {existing(number)}"
         )
-    tensors = {f"actor.{name}": value for name, value in read(file).items()}
     critic = file.with_name(file.name.replace("actor_", "critic_"))
-    tensors |= {f"critics.{name}": value for name, value in read(critic).items()}
+    if not critic.is_file():
+        raise UserError(f"Model not founded at {critic}: the actor of this episode is there, this is not")
+    tensors = {f"actor.{name}": value for name, value in read_tensors(file).items()}
+    tensors |= {f"critics.{name}": value for name, value in read_tensors(critic).items()}
     wanted = {name: tuple(value.shape) for name, value in Learner(config.learner_config()).state_dict().items()}
     given = {name: tuple(value.shape) for name, value in tensors.items()}
     for name in sorted({*wanted, *given}):
@@ -72,15 +71,3 @@ def existing(number: int) -> str:
         return f"run {number} with the episodes {', '.join(map(str, sorted(runs[number])))}"
     listed = [f"run {run} (episodes {min(episodes)} to {max(episodes)})" for run, episodes in sorted(runs.items())]
     return ", ".join(listed) or f"no saved model in {RUNS}"
-
-
-def read(file: Path) -> dict[str, torch.Tensor]:
-    """Tensors of a safetensors file. Raises UserError."""
-    try:
-        return load_file(file)
-    except FileNotFoundError:
-        raise UserError(
-            f"Model not founded at {file}: the other file of its episode is there, this one is not"
-        ) from None
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"{file} is not readable as safetensors: {' '.join(str(error).split())}") from error

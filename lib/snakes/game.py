@@ -16,7 +16,6 @@ from lib.snakes.features_team import vec4f
 from lib.snakes.game_state import check_tensors, read_game, signed, write_beans, write_game
 from lib.snakes.kernel import (
     FEATURE_KINDS,
-    HAS_HUNTER,
     SCRATCH,
     GameArrays,
     choose_kernel,
@@ -202,10 +201,6 @@ class SnakesVec:
                 codes = torch.full((self.num_envs,), controller_code(player), dtype=torch.int32)
             else:
                 codes = _checked_codes(player, self.num_envs)
-            if not HAS_HUNTER and bool((codes == CONTROLLERS["hunter"]).any()):
-                raise UserError(
-                    "the player 'hunter' is not part of this checkout: lib/snakes/bots_hunter.py is missing"
-                )
             self.controllers[:, team] = codes.to(self.device)
 
     def get_state(self) -> dict[str, torch.Tensor]:

@@ -1,5 +1,7 @@
 """The game as Gymnasium environments: `SnakesVectorEnv`, many games at once, and `SnakesEnv`, one game."""
 
+from typing import ClassVar
+
 import numpy as np
 import torch
 
@@ -48,7 +50,7 @@ class SnakesVectorEnv(VectorEnv):
     reset(seed=s) starts the first games of seed s; without a seed the games go on with the next ones.
     """
 
-    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012
+    metadata: ClassVar[dict] = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}
     render_mode = None
     spec = None
 
@@ -217,7 +219,7 @@ class SnakesEnv(gymnasium.Env):
     outcome. reset() without a seed starts the next game of the seed before.
     """
 
-    metadata = {"render_modes": []}  # noqa: RUF012
+    metadata: ClassVar[dict] = {"render_modes": []}
 
     def __init__(self, **options):
         self.games = SnakesVectorEnv(1, view="team", **options)

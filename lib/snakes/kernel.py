@@ -4,11 +4,10 @@
 """
 
 # ruff: noqa: RUF046, UP018 (in a Warp function `int(...)` makes a local that a loop may change)
-import importlib.util
-
 import warp as wp
 
 from lib.snakes.bots import evasion_choice, greedy_choice, level3_choice, random_choice, single_choice
+from lib.snakes.bots_hunter import hunter_choice
 from lib.snakes.features_jidi import write_jidi
 from lib.snakes.features_tables import DELTAS, FACTS
 from lib.snakes.features_team import vec4f, write_team
@@ -38,23 +37,6 @@ CODE_BYTES = wp.constant(wp.uint64(PLACES))
 NEIGHBOURS = PLACES * 8
 MASKED = 15.0
 """Moves whose logit is this far below the best are never explored."""
-
-HAS_HUNTER = importlib.util.find_spec("lib.snakes.bots_hunter") is not None
-if HAS_HUNTER:
-    from lib.snakes.bots_hunter import hunter_choice
-else:
-
-    @wp.func
-    def hunter_choice(
-        words: wp.array(dtype=int),
-        codes: wp.array(dtype=wp.uint8),
-        neighbours: wp.array(dtype=wp.int16),
-        scratch: wp.array(dtype=wp.int16),
-        team: int,
-        actions: wp.array(dtype=int),
-    ):
-        """Never called: SnakesVec refuses the player when its module is missing."""
-        actions[TEAM * team] = 0
 
 
 @wp.struct

@@ -1,7 +1,6 @@
 """How far a run is: by updates, by games, by minutes; and what it has reached."""
 
 import math
-import time
 from dataclasses import asdict, dataclass, field
 
 from lib.snakes.options import SnakesOptions
@@ -72,19 +71,3 @@ class Budget:
         """Whether a limit ends the run."""
         by_steps = self.max_steps is not None and progress.step >= self.max_steps
         return by_steps or lock_steps >= self.lock_steps or progress.share >= 1.0
-
-
-class Clock:
-    """CPU and wall seconds of playing and learning; stopped while the team is evaluated or saved."""
-
-    def __init__(self):
-        self.start()
-
-    def start(self) -> None:
-        self._cpu, self._wall = time.process_time(), time.monotonic()
-
-    def add_to(self, progress: Progress) -> None:
-        """Add what passed since the last call or start."""
-        progress.train_cpu_s += time.process_time() - self._cpu
-        progress.train_wall_s += time.monotonic() - self._wall
-        self.start()

@@ -1,8 +1,6 @@
 """The protein trainer in the promise suite."""
 
 import json
-import os
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -41,21 +39,6 @@ def break_record(name: str) -> None:
     make, loader.training_batch = loader.training_batch, poisoned
 
 
-def interrupt_evaluation(count: str) -> None:
-    """In a run: SIGTERM reaches it while it does its `count`-th evaluation."""
-    from lib.protein import evaluation
-
-    calls = []
-
-    def interrupted(*args, **options):
-        calls.append(None)
-        if len(calls) == int(count):
-            os.kill(os.getpid(), signal.SIGTERM)
-        return score(*args, **options)
-
-    score, evaluation.score_units = evaluation.score_units, interrupted
-
-
 PROTEIN = TrainerCase(
     name="protein",
     script=ROOT / "scripts" / "train_protein.py",
@@ -76,7 +59,7 @@ PROTEIN = TrainerCase(
     diverge="--learning_rate 1e30",
     poison="protein_case:break_record",
     pick_record=pick_record,
-    interrupt="protein_case:interrupt_evaluation",
+    evaluation="lib.protein.evaluation:score_units",
     other_model="--hidden_dim 24",
     bad_inputs=BAD_INPUTS,
 )

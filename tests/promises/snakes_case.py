@@ -1,7 +1,5 @@
 """The snakes trainer in the promise suite."""
 
-import os
-import signal
 from pathlib import Path
 
 from trainer_case import ROOT, BadInput, TrainerCase
@@ -29,21 +27,6 @@ def break_record(name: str) -> None:
         return batch, seats
 
     sample, ReplayBuffer.sample = ReplayBuffer.sample, poisoned
-
-
-def interrupt_evaluation(count: str) -> None:
-    """In a run: SIGTERM reaches it while it does its `count`-th evaluation."""
-    from lib.snakes import evaluation
-
-    calls = []
-
-    def interrupted(*args, **options):
-        calls.append(None)
-        if len(calls) == int(count):
-            os.kill(os.getpid(), signal.SIGTERM)
-        return play(*args, **options)
-
-    play, evaluation.play_shares = evaluation.play_shares, interrupted
 
 
 def saved_run(folder: Path, data: Path) -> None:
@@ -79,7 +62,7 @@ BAD_INPUTS = (
     ),
     BadInput(
         "half an episode to load", "--load_model --load_model_run 3 --load_model_run_episode 50",
-        ("actor_50.safetensors", "not readable as safetensors"), saved_run,
+        ("Model not founded at", "critic_50.safetensors", "the actor of this episode is there"), saved_run,
     ),
     BadInput(
         "a replay larger than memory", "--buffer_size 100000000000000",
@@ -132,7 +115,7 @@ SNAKES = TrainerCase(
     diverge="--a_lr 1e30 --c_lr 1e30",
     poison="snakes_case:break_record",
     pick_record=pick_record,
-    interrupt="snakes_case:interrupt_evaluation",
+    evaluation="lib.snakes.evaluation:play_shares",
     other_model="--hidden 24 24",
     bad_inputs=BAD_INPUTS,
     disk_kib=1536,

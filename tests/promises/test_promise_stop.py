@@ -66,7 +66,7 @@ def test_sigterm_to_the_launcher(stage, pair):
 def test_sigterm_during_an_evaluation(stage, alone, count):
     """No evaluation is lost or done twice: the best weights, taken at the end, do not depend on the signal."""
     run = stage.folder / f"interrupted_{count}"
-    ended = stage.alone(run, probe=(stage.case.interrupt, count)).finish()
+    ended = stage.alone(run, probe=("probes_signals:interrupt_call", stage.case.evaluation, count)).finish()
     assert ended.code == 0 and ended.stderr == "", ended.stderr
     done = "stopped by SIGTERM" not in ended.stdout
     assert done == (run / "results.json").exists()

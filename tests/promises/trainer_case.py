@@ -37,7 +37,7 @@ class TrainerCase:
         weight_tolerance: the same for the weights, as a share of the way from the first weights to the last.
     diverge: the loss cannot stay finite. poison: ("module:function") makes one record's numbers not finite, called in
         the run with the name of the record; pick_record(run directory): a record that `flags` trains on.
-    interrupt: ("module:function") has the run send itself SIGTERM in the midst of its n-th evaluation, called with n.
+    evaluation: ("module:function") what does one evaluation, called once for each.
     disk_kib: of a file system on which some of the checkpoints of `flags` fit, not all.
     other_model: no checkpoint of `flags` fits. clocks: endings of keys, in metrics and results, that tell time.
     """
@@ -54,7 +54,7 @@ class TrainerCase:
     diverge: str
     poison: str
     pick_record: Callable[[Path], str]
-    interrupt: str
+    evaluation: str
     other_model: str
     bad_inputs: tuple[BadInput, ...]
     clocks: tuple[str, ...] = ("_s",)
