@@ -27,9 +27,7 @@ import warp as wp
 from lib.snakes.kernel_board import (
     BEAN,
     BEAN_COUNT,
-    BODY,
     DIRECTION,
-    FULL_ROW,
     HEAD,
     LENGTH,
     TAIL,
@@ -37,6 +35,7 @@ from lib.snakes.kernel_board import (
     on_body,
     step_from,
 )
+from lib.snakes.kernel_regions import Rows, body_rows, count_cells, is_open, region
 from lib.snakes.rules import BEANS, HEIGHT, SNAKES, START_LENGTH, TEAM, WIDTH
 
 RISK_WEIGHT = 2.0
@@ -52,7 +51,6 @@ VALUE_STEPS = 1024.0
 FAR = 1 << 20
 NEVER = -(1 << 30)
 
-Rows = wp.types.vector(length=HEIGHT, dtype=int)
 Distances = wp.types.vector(length=TEAM * BEANS, dtype=int)
 Chances = wp.types.vector(length=TEAM * 4, dtype=float)
 
@@ -68,9 +66,7 @@ def torus_distance(place: int, other: int) -> int:
 @wp.func
 def closed_rows(words: wp.array(dtype=int), neighbours: wp.array(dtype=wp.int16)) -> Rows:
     """Rows of bits: segments that will still lie there after the moves; tails that leave are open."""
-    rows = Rows()
-    for r in range(HEIGHT):
-        rows[r] = words[BODY + r]
+    rows = body_rows(words)
     for snake in range(SNAKES):
         beside = int(0)
         for m in range(4):
@@ -79,12 +75,6 @@ def closed_rows(words: wp.array(dtype=int), neighbours: wp.array(dtype=wp.int16)
             tail = words[TAIL + snake]
             rows[tail >> 5] = rows[tail >> 5] & ~(1 << (tail & 31))
     return rows
-
-
-@wp.func
-def is_open(closed: Rows, place: int) -> int:
-    """1 when the bit of a place is not set."""
-    return 1 - ((closed[place >> 5] >> (place & 31)) & 1)
 
 
 @wp.func
@@ -161,32 +151,11 @@ def shared_beans(distances: Distances) -> wp.vec3i:
 
 
 @wp.func
-def reachable(closed: Rows, start: int, limit: int) -> int:
-    """Cells connected with `start` (counted too, closed or not); counting stops at `limit`."""
-    reached = Rows()
-    reached[start >> 5] = 1 << (start & 31)
-    before = int(0)
-    count = int(1)
-    while count > before and count < limit:
-        before = count
-        count = int(0)
-        above = reached[HEIGHT - 1]
-        for r in range(HEIGHT):
-            row = reached[r]
-            below = reached[wp.where(r == HEIGHT - 1, 0, r + 1)]
-            sideways = (row << 1) | (row >> 1) | (row >> (WIDTH - 1)) | (row << (WIDTH - 1))
-            row = row | ((above | below | sideways) & ~closed[r] & FULL_ROW)
-            reached[r] = row
-            above = row
-            count += wp.bit_count(row)
-    return wp.min(count, limit)
-
-
-@wp.func
 def trap_cost(neighbours: wp.array(dtype=wp.int16), closed: Rows, place: int, length: int, loss: float) -> float:
     """What the pocket behind a place may cost a snake of this length."""
     wanted = length + SPARE_CELLS
-    cost = POCKET_WEIGHT * loss * (1.0 - float(reachable(closed, place, wanted)) / float(wanted))
+    reached = wp.min(count_cells(region(closed, place, wanted)), wanted)
+    cost = POCKET_WEIGHT * loss * (1.0 - float(reached) / float(wanted))
     exits = int(0)
     for m in range(4):
         exits += is_open(closed, step_from(neighbours, place, m))

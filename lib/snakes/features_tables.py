@@ -20,8 +20,8 @@ RELATIVE, NUMBER, DISTANCE, UNIT, BESIDE = 2, 10, 13, 18, 22
 KEY_MASK = (1 << UNIT) - 1
 MISSING = HEIGHT * WIDTH
 HIDDEN = MISSING + 1
-# Rows of `fact_table`: 256 for relative cells, 32 for moves, 256 for lengths.
-MOVE_FACTS, LENGTH_FACTS, FACTS = 256, 288, 544
+# Rows of `fact_table`: 256 for relative cells, 32 for moves, 256 for lengths, 256 for the moves toward relative cells.
+MOVE_FACTS, LENGTH_FACTS, TOWARD_FACTS, FACTS = 256, 288, 544, 800
 MISSING_KEY = MISSING << RELATIVE | 31 << DISTANCE
 
 
@@ -37,8 +37,13 @@ def torus_distance(down: int, right: int) -> int:
 
 
 def delta_table() -> np.ndarray:
-    """int32 [DELTAS]: the packed facts of a place relative to another, by the difference of their wide numbers."""
-    table = np.full(DELTAS, HIDDEN << RELATIVE | 31 << DISTANCE, np.int32)
+    """int32 [DELTAS + 256]: the packed facts of a place relative to another, by the difference of their wide numbers;
+    then by relative cell the bit 7 row + column of the 7 x 7 window around the origin, 63 outside."""
+    table = np.full(DELTAS + 256, HIDDEN << RELATIVE | 31 << DISTANCE, np.int32)
+    table[DELTAS:] = 63
+    for row in range(7):
+        for column in range(7):
+            table[DELTAS + (row + 2) * WIDTH + column + 7] = 7 * row + column
     for down in range(1 - HEIGHT, HEIGHT):
         for right in range(1 - WIDTH, WIDTH):
             rows, columns = torus_delta(down, right)
@@ -61,6 +66,18 @@ def relative_table() -> np.ndarray:
     return table.astype(np.float32)
 
 
+def toward_table() -> np.ndarray:
+    """float32 [HIDDEN + 1, 4]: 1 for each move that leads nearer to a relative cell."""
+    table = np.zeros((HIDDEN + 1, 4), np.float32)
+    for row in range(HEIGHT):
+        for column in range(WIDTH):
+            rows, columns = row - 5, column - 10
+            for move, (down, right) in enumerate(MOVES):
+                nearer = torus_distance(rows - down, columns - right) < torus_distance(rows, columns)
+                table[row * WIDTH + column, move] = nearer
+    return table
+
+
 def move_table() -> np.ndarray:
     """float32 [32, 4]: blocked, bean, free neighbours / 4, 0; by body | tail << 1 | bean << 2 | taken << 3."""
     index = np.arange(32)
@@ -75,8 +92,12 @@ def length_table() -> np.ndarray:
 
 
 def fact_table() -> np.ndarray:
-    """float32 [FACTS, 4]: relative cells, moves and lengths one after the other."""
+    """float32 [FACTS, 4]: relative cells, moves, lengths and moves toward relative cells one after the other."""
     table = np.zeros((FACTS, 4), np.float32)
-    for offset, part in ((0, relative_table()), (MOVE_FACTS, move_table()), (LENGTH_FACTS, length_table())):
+    parts = (
+        (0, relative_table()), (MOVE_FACTS, move_table()), (LENGTH_FACTS, length_table()),
+        (TOWARD_FACTS, toward_table()),
+    )  # fmt: skip
+    for offset, part in parts:
         table[offset : offset + len(part)] = part
     return table

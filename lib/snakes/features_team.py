@@ -1,4 +1,4 @@
-"""The "team" features: 116 float32 per snake, relative to the snake and its team, as Warp functions.
+"""The "team" features: 136 float32 per snake, relative to the snake and its team, as Warp functions.
 
 Seen from snake s of team t. The others are the two mates, then the three enemies, each in ascending order. Torus delta
 of a cell x from the own head h: dr = ((x.row - h.row + 5) mod 10) - 5 in -5..4, dc = ((x.col - h.col + 10) mod 20) - 10
@@ -19,9 +19,19 @@ in -10..9; torus distance = min(|row difference|, 10 - |..|) + min(|column diffe
 53-67  others, three numbers each (53 + 3 j + k): dr / 5, dc / 10 of its head, its length / 20
 68-115 the cells around the own head, rows -3 to 3, in each the columns -3 to 3, without the centre: 1 if the cell holds
        a segment, else 0
+116-123 the snake's target, one of the beans: for each move 1 if it leads nearer to it; dr / 5, dc / 10, distance / 15; 1
+       if an enemy's head is nearer or as near; 0, 0, 0, 0, 0, 0, 1, 0 when there are too few beans. The three targets of
+       a team are the different beans with the least sum of distances, where one that an enemy's head is nearer to
+       counts 8 more, one equally near 4 more; of equal sums the first in list order for the first snake, then the
+       second, then the third
+124-127 for each move the share missing in the pocket behind it: wanted are own length + 2 cells, found are those connected
+       with c over open cells, c counted; open are cells without segment and tails of snakes with no bean beside their
+       heads; 0 when enough are found, 1 when c itself is not open
+128-131 for each move, when a share between 0 and 1 is missing: 1 if the own tail is in the pocket or beside it
+132-135 the same for the tails of all snakes
 
 An empty body (only after the end of a game, see the rules) counts as length 0 with head delta 0, 0; its own features
-are all 0.
+are all 0; it is 31 cells away from every bean.
 
 The look-ups are explained in `features_tables.py`.
 """
@@ -29,27 +39,34 @@ The look-ups are explained in `features_tables.py`.
 # ruff: noqa: RUF046, UP018 (in a Warp function `int(...)` makes a local that a loop may change)
 import warp as wp
 
+from lib.snakes.features_pockets import vec4f, write_pockets, write_room
 from lib.snakes.features_tables import (
     BESIDE,
     DELTA_MASK,
+    DELTAS,
     DISTANCE,
     KEY_MASK,
     LENGTH_FACTS,
+    MISSING,
     MISSING_KEY,
     MOVE_FACTS,
     NUMBER,
     RELATIVE,
+    TOWARD_FACTS,
     UNIT,
     WIDE_NOWHERE,
 )
-from lib.snakes.kernel_board import BEAN, BEAN_COUNT, BODY, DIRECTION, HEAD, LENGTH, STEP, TAIL, place_at, sort_five
-from lib.snakes.rules import FEATURES, HEIGHT, SNAKES, TEAM, WIDTH
+from lib.snakes.kernel_board import BEAN, BEAN_COUNT, DIRECTION, HEAD, LENGTH, STEP, TAIL, place_at, sort_five
+from lib.snakes.kernel_regions import Rows, body_rows
+from lib.snakes.rules import BEANS, FEATURES, HEIGHT, SNAKES, TEAM, WIDTH
 
 COUNT = FEATURES["team"]
 WINDOW = 48  # cells around the head, without the centre
-vec4f = wp.types.vector(length=4, dtype=wp.float32)
+TARGET, POCKETS = 116, 124  # where these numbers begin
+COSTS, ONTO = 24, 48  # words of `bean_facts`
+NEARER, AS_NEAR, NO_BEAN = 8, 4, 100  # what a bean costs more than its distance
 vec16 = wp.types.vector(length=16, dtype=int)
-vec25 = wp.types.vector(length=25, dtype=int)
+vec49 = wp.types.vector(length=49, dtype=int)
 
 
 @wp.func
@@ -61,7 +78,7 @@ def wide(place: int) -> int:
 @wp.func
 def at_offset(row: wp.array(dtype=float), offset: int) -> wp.array(dtype=vec4f):
     """Four numbers of a row as one value, so that they are written at once."""
-    return wp.array(ptr=row.ptr + wp.uint64(4 * offset), shape=(1,), dtype=vec4f)
+    return wp.array(ptr=row.ptr + wp.uint64(4 * offset), shape=(4,), dtype=vec4f)
 
 
 @wp.func
@@ -77,14 +94,21 @@ def delta(deltas: wp.array(dtype=int), origin: int, place: int) -> int:
 
 
 @wp.func
-def bean_keys(words: wp.array(dtype=int), deltas: wp.array(dtype=int), team: int):
-    """Sort keys of three snakes, eight words each, of which five are beans; then one word with what beans lie around.
+def window_bit(deltas: wp.array(dtype=int), entry: int) -> int:
+    """The bit of the window that the cell of an entry has; 63 outside."""
+    return deltas[DELTAS + ((entry >> RELATIVE) & 255)]
 
-    A key is the entry of `deltas` with the bean's number and, in the lowest bits, 2 if a mate's head is nearer and 1 if
-    an enemy's head is nearer or as near. The last word has four bits a snake: the moves onto a bean. (Eight turns, not
-    five, and no branches: that fills a vector.)
+
+@wp.func
+def bean_facts(words: wp.array(dtype=int), deltas: wp.array(dtype=int), team: int):
+    """What the beans are to the three snakes of a team; eight words each, of which five are beans.
+
+    Words 0 to 23 are sort keys: the entry of `deltas` with the bean's number and, in the lowest bits, 2 if a mate's
+    head is nearer and 1 if an enemy's head is nearer or as near. Words COSTS to COSTS + 23 are what the bean costs as a
+    target. Word ONTO has four bits a snake, own team first: the moves onto a bean. (Eight turns, not five, and no
+    branches: that fills a vector.)
     """
-    keys = vec25()
+    found = vec49()
     onto = int(0)
     own = TEAM * (team & 1)
     enemy = own ^ TEAM
@@ -100,24 +124,85 @@ def bean_keys(words: wp.array(dtype=int), deltas: wp.array(dtype=int), team: int
         e0 = delta(deltas, h0, bean)
         e1 = delta(deltas, h1, bean)
         e2 = delta(deltas, h2, bean)
+        i0 = delta(deltas, g0, bean)
+        i1 = delta(deltas, g1, bean)
+        i2 = delta(deltas, g2, bean)
         d0 = (e0 >> DISTANCE) & 31
         d1 = (e1 >> DISTANCE) & 31
         d2 = (e2 >> DISTANCE) & 31
-        f0 = (delta(deltas, g0, bean) >> DISTANCE) & 31
-        f1 = (delta(deltas, g1, bean) >> DISTANCE) & 31
-        f2 = (delta(deltas, g2, bean) >> DISTANCE) & 31
+        f0 = (i0 >> DISTANCE) & 31
+        f1 = (i1 >> DISTANCE) & 31
+        f2 = (i2 >> DISTANCE) & 31
         nearest = wp.min(f0, wp.min(f1, f2))
         around = ((e0 >> UNIT) & 15) | (((e1 >> UNIT) & 15) << 4) | (((e2 >> UNIT) & 15) << 8)
+        around = around | (((i0 >> UNIT) & 15) << 12) | (((i1 >> UNIT) & 15) << 16) | (((i2 >> UNIT) & 15) << 20)
         onto = onto | wp.where(j < beans, around, 0)
         number = j << NUMBER
         k0 = (e0 & KEY_MASK) + number + bean_flags(d0, wp.min(d1, d2), nearest)
         k1 = (e1 & KEY_MASK) + number + bean_flags(d1, wp.min(d0, d2), nearest)
         k2 = (e2 & KEY_MASK) + number + bean_flags(d2, wp.min(d0, d1), nearest)
-        keys[j] = wp.where(j < beans, k0, MISSING_KEY)
-        keys[8 + j] = wp.where(j < beans, k1, MISSING_KEY)
-        keys[16 + j] = wp.where(j < beans, k2, MISSING_KEY)
-    keys[24] = onto
-    return keys
+        found[j] = wp.where(j < beans, k0, MISSING_KEY)
+        found[8 + j] = wp.where(j < beans, k1, MISSING_KEY)
+        found[16 + j] = wp.where(j < beans, k2, MISSING_KEY)
+        found[COSTS + j] = wp.where(j < beans, bean_cost(d0, nearest), NO_BEAN)
+        found[COSTS + 8 + j] = wp.where(j < beans, bean_cost(d1, nearest), NO_BEAN)
+        found[COSTS + 16 + j] = wp.where(j < beans, bean_cost(d2, nearest), NO_BEAN)
+    found[ONTO] = onto
+    return found
+
+
+@wp.func
+def sure_to_leave(onto: int, own: int) -> int:
+    """Bit s: the tail of snake s leaves its cell with the next step, as its head has no bean beside it."""
+    stays = (onto | (onto >> 1) | (onto >> 2) | (onto >> 3)) & 0x111111
+    gone = stays ^ 0x111111
+    bits = (gone & 1) | ((gone >> 3) & 2) | ((gone >> 6) & 4) | ((gone >> 9) & 8) | ((gone >> 12) & 16)
+    bits = bits | ((gone >> 15) & 32)
+    return wp.where(own == 0, bits, ((bits >> TEAM) | (bits << TEAM)) & 63)
+
+
+@wp.func
+def bean_cost(own: int, enemies: int) -> int:
+    """The distance, and more when an enemy is nearer or as near."""
+    return own + wp.where(enemies < own, NEARER, 0) + wp.where(enemies == own, AS_NEAR, 0)
+
+
+@wp.func
+def share_beans(found: vec49) -> int:
+    """The numbers of the targets of the three snakes, three bits each, the first snake's highest.
+
+    Sums are compared with these numbers in their lowest bits, so that of equal ones the first in order wins.
+    """
+    c0 = found[COSTS + 16] << 9
+    c1 = (found[COSTS + 17] << 9) + 1
+    c2 = (found[COSTS + 18] << 9) + 2
+    c3 = (found[COSTS + 19] << 9) + 3
+    c4 = (found[COSTS + 20] << 9) + 4
+    c34 = wp.min(c3, c4)
+    c24 = wp.min(c2, c4)
+    c23 = wp.min(c2, c3)
+    c01 = wp.min(c0, c1)
+    # For each two beans of the first two snakes the least for the third.
+    best = wp.min(
+        wp.min(
+            wp.min(pair_cost(found, 0, 1) + wp.min(c2, c34), pair_cost(found, 0, 2) + wp.min(c1, c34)),
+            wp.min(pair_cost(found, 0, 3) + wp.min(c1, c24), pair_cost(found, 0, 4) + wp.min(c1, c23)),
+        ),
+        wp.min(
+            wp.min(pair_cost(found, 1, 2) + wp.min(c0, c34), pair_cost(found, 1, 3) + wp.min(c0, c24)),
+            wp.min(pair_cost(found, 1, 4) + wp.min(c0, c23), pair_cost(found, 2, 3) + wp.min(c01, c4)),
+        ),
+    )
+    last = wp.min(pair_cost(found, 2, 4) + wp.min(c01, c3), pair_cost(found, 3, 4) + wp.min(c01, c2))
+    return wp.min(best, last) & 511
+
+
+@wp.func
+def pair_cost(found: vec49, i: int, j: int) -> int:
+    """The least for the first two snakes with beans i < j."""
+    straight = ((found[COSTS + i] + found[COSTS + 8 + j]) << 9) + (i << 6) + (j << 3)
+    crossed = ((found[COSTS + j] + found[COSTS + 8 + i]) << 9) + (j << 6) + (i << 3)
+    return wp.min(straight, crossed)
 
 
 @wp.func
@@ -137,7 +222,7 @@ def write_bean(row: wp.array(dtype=float), offset: int, key: int, facts: wp.arra
 
 
 @wp.func
-def write_beans(row: wp.array(dtype=float), keys: vec25, first: int, facts: wp.array(dtype=vec4f)):
+def write_beans(row: wp.array(dtype=float), keys: vec49, first: int, facts: wp.array(dtype=vec4f)):
     """Sorts five keys and writes the beans."""
     a, b, c, d, e = sort_five(keys[first], keys[first + 1], keys[first + 2], keys[first + 3], keys[first + 4])
     write_bean(row, 28, a, facts)
@@ -148,11 +233,11 @@ def write_beans(row: wp.array(dtype=float), keys: vec25, first: int, facts: wp.a
 
 
 @wp.func
-def padded_rows(words: wp.array(dtype=int)) -> vec16:
-    """Body bits of rows -3 to 12, wrapping; bit q is column q - 3, from -3 to 22 (bits above are rubbish)."""
+def padded_rows(cells: Rows) -> vec16:
+    """Bits of rows -3 to 12, wrapping; bit q is column q - 3, from -3 to 22 (bits above are rubbish)."""
     rows = vec16()
     for row in range(HEIGHT):
-        bits = words[BODY + row]
+        bits = cells[row]
         rows[row + 3] = (bits << 3) | (bits >> (WIDTH - 3)) | (bits << (WIDTH + 3))
     for row in range(3):
         rows[row] = rows[HEIGHT + row]
@@ -228,14 +313,16 @@ def write_snake(
     deltas: wp.array(dtype=int),
     facts: wp.array(dtype=vec4f),
     rows: vec16,
-    keys: vec25,
+    leavers: int,
+    found: vec49,
+    targets: int,
     team: int,
     own: int,
     clock: float,
     lead: float,
     row: wp.array(dtype=float),
 ):
-    """One row of 116 numbers: snake `own` (0..2) of a team."""
+    """One row of 136 numbers: snake `own` (0..2) of a team."""
     base = TEAM * (team & 1)
     snake = base + own
     head = place_at(words, HEAD + snake)
@@ -261,18 +348,46 @@ def write_snake(
         beside_enemies += (entry >> BESIDE) & 255
         write_other(row, 59 + 3 * j, entry, words[LENGTH + enemy + j], facts)
     tails = int(0)
+    leaving = wp.uint64(0)
     for j in range(SNAKES):
-        tails = tails | ((delta(deltas, origin, wide(place_at(words, TAIL + j))) >> UNIT) & 15)
+        entry = delta(deltas, origin, wide(place_at(words, TAIL + j)))
+        tails = tails | ((entry >> UNIT) & 15)
+        leaving = leaving | (wp.uint64((leavers >> j) & 1) << wp.uint64(window_bit(deltas, entry)))
     beside_mates = ((m0 >> BESIDE) & 255) + ((m1 >> BESIDE) & 255)
-    onto = keys[24] >> (4 * own)
+    onto = found[ONTO] >> (4 * own)
     write_moves(row, rows, head, tails, onto, beside_enemies, beside_mates, facts)
-    write_beans(row, keys, 8 * own, facts)
-    write_window(row, rows, head)
+    write_beans(row, found, 8 * own, facts)
+    window = write_window(row, rows, head)
+    write_target(words, deltas, facts, row, origin, found, own, (targets >> (3 * (TEAM - 1 - own))) & 7)
+    return write_room(words, ~window | leaving, snake, at_offset(row, POCKETS))
 
 
 @wp.func
-def write_window(row: wp.array(dtype=float), rows: vec16, head: int):
-    """The 48 cells around the head: one word with all bits first, then numbers four at a time."""
+def write_target(
+    words: wp.array(dtype=int),
+    deltas: wp.array(dtype=int),
+    facts: wp.array(dtype=vec4f),
+    row: wp.array(dtype=float),
+    origin: int,
+    found: vec49,
+    own: int,
+    bean: int,
+):
+    """The eight numbers of the target of snake `own` (0..2): the bean of this number."""
+    entry = delta(deltas, origin, wide(place_at(words, BEAN + bean)))
+    cost = found[COSTS + 8 * own + bean]
+    there = bean < words[BEAN_COUNT]
+    relative = wp.where(there, (entry >> RELATIVE) & 255, MISSING)
+    place = facts[relative]
+    place[3] = wp.where(there and cost > ((entry >> DISTANCE) & 31), 1.0, 0.0)
+    target = at_offset(row, TARGET)
+    target[0] = facts[TOWARD_FACTS + relative]
+    target[1] = place
+
+
+@wp.func
+def write_window(row: wp.array(dtype=float), rows: vec16, head: int) -> wp.uint64:
+    """The 48 cells around the head, numbers four at a time; returns them as bits 7 row + column, the centre 0."""
     line = head >> 5
     column = head & 31
     upper = int(0)
@@ -288,6 +403,7 @@ def write_window(row: wp.array(dtype=float), rows: vec16, head: int):
         target[0] = four_bits(upper >> (4 * k))
         other = at_offset(row, 68 + WINDOW // 2 + 4 * k)
         other[0] = four_bits(lower >> (4 * k))
+    return wp.uint64(upper) | (wp.uint64(lower) << wp.uint64(25))
 
 
 @wp.func
@@ -304,18 +420,37 @@ def write_team(
     team: int,
     out: wp.array(dtype=float),
 ):
-    """The three rows of a team, [3 * 116] numbers."""
-    keys = bean_keys(words, deltas, team)
-    rows = padded_rows(words)
+    """The three rows of a team, [3 * 136] numbers."""
     base = TEAM * (team & 1)
+    found = bean_facts(words, deltas, team)
+    targets = share_beans(found)
+    rows = padded_rows(body_rows(words))
+    leavers = sure_to_leave(found[ONTO], base)
     lead = int(0)
     for k in range(TEAM):
         lead += words[LENGTH + base + k] - words[LENGTH + (base ^ TEAM) + k]
     clock = float(words[STEP]) / 200.0
+    narrow = int(0)
     for own in range(TEAM):
-        row = wp.array(ptr=out.ptr + wp.uint64(4 * COUNT * own), shape=(COUNT,), dtype=float)
+        row = row_of(out, own)
         if words[LENGTH + base + own] == 0:
             for k in range(COUNT):
                 row[k] = 0.0
         else:
-            write_snake(words, deltas, facts, rows, keys, team, own, clock, float(lead) / 20.0, row)
+            doubt = write_snake(
+                words, deltas, facts, rows, leavers, found, targets, team, own, clock, float(lead) / 20.0, row
+            )
+            narrow = narrow | (doubt << own)
+    # Rare, and kept apart: its code beside the above, never run, costs a third of the time.
+    snake = int(0)
+    while narrow != 0:
+        if (narrow & 1) == 1:
+            write_pockets(words, leavers, base + snake, at_offset(row_of(out, snake), POCKETS))
+        narrow = narrow >> 1
+        snake += 1
+
+
+@wp.func
+def row_of(out: wp.array(dtype=float), own: int) -> wp.array(dtype=float):
+    """The numbers of snake `own` (0..2) of a team."""
+    return wp.array(ptr=out.ptr + wp.uint64(4 * COUNT * own), shape=(COUNT,), dtype=float)

@@ -35,7 +35,7 @@ JIDI_COUNT = FEATURES["jidi26"]
 SCRATCH = 1024
 CODE_BYTES = wp.constant(wp.uint64(PLACES))
 NEIGHBOURS = PLACES * 8
-MASKED = 15.0
+MASKED = 2048.0
 """Moves whose logit is this far below the best are never explored."""
 
 
@@ -132,27 +132,53 @@ def choose_actions(
 
 @wp.func
 def write_features(
-    arrays: GameArrays,
-    words: wp.array(dtype=int),
-    codes: wp.array(dtype=wp.uint8),
-    neighbours: wp.array(dtype=wp.int16),
-    game: int,
-    features: wp.uint64,
+    words_at: wp.uint64,
+    codes_at: wp.uint64,
+    neighbours_at: wp.uint64,
+    deltas_at: wp.uint64,
+    facts_at: wp.uint64,
+    kind: int,
+    both: int,
+    side: int,
+    rows_at: wp.uint64,
 ):
-    """The features of the observed teams into the array that begins at the address `features`."""
-    count = wp.where(arrays.kind == TEAM_FEATURES, TEAM_COUNT, JIDI_COUNT)
-    teams = 1 + arrays.both
-    for index in range(teams):
-        team = wp.where(arrays.both != 0, index, arrays.sides[game] & 1)
-        address = features + wp.uint64(game * teams + index) * wp.uint64(4 * TEAM * count)
-        if arrays.kind == TEAM_FEATURES:
-            deltas = wp.array(ptr=arrays.deltas.ptr, shape=(DELTAS,), dtype=int)
-            facts = wp.array(ptr=arrays.facts.ptr, shape=(FACTS,), dtype=vec4f)
+    """The features of the observed teams of one game.
+
+    Addresses, because this function is too large to be put into the kernels, and what is handed over is copied: with the
+    arrays as they are that would take a third of the time of a step.
+    """
+    words = wp.array(ptr=words_at, shape=(WORDS,), dtype=int)
+    count = wp.where(kind == TEAM_FEATURES, TEAM_COUNT, JIDI_COUNT)
+    for index in range(1 + both):
+        team = wp.where(both != 0, index, side & 1)
+        address = rows_at + wp.uint64(index) * wp.uint64(4 * TEAM * count)
+        if kind == TEAM_FEATURES:
+            deltas = wp.array(ptr=deltas_at, shape=(DELTAS + 256,), dtype=int)
+            facts = wp.array(ptr=facts_at, shape=(FACTS,), dtype=vec4f)
             out = wp.array(ptr=address, shape=(TEAM * TEAM_COUNT,), dtype=float)
             write_team(words, deltas, facts, team, out)
         else:
+            codes = wp.array(ptr=codes_at, shape=(PLACES,), dtype=wp.uint8)
+            neighbours = wp.array(ptr=neighbours_at, shape=(NEIGHBOURS,), dtype=wp.int16)
             row = wp.array(ptr=address, shape=(TEAM * JIDI_COUNT,), dtype=float)
             write_jidi(words, codes, neighbours, team, row)
+
+
+@wp.func
+def write_game(arrays: GameArrays, game: int, features: wp.uint64):
+    """The features of a game into the array that begins at the address `features`."""
+    count = wp.where(arrays.kind == TEAM_FEATURES, TEAM_COUNT, JIDI_COUNT)
+    write_features(
+        arrays.words.ptr + wp.uint64(game) * wp.uint64(4 * WORDS),
+        arrays.codes.ptr + wp.uint64(game) * CODE_BYTES,
+        arrays.neighbours.ptr,
+        arrays.deltas.ptr,
+        arrays.facts.ptr,
+        arrays.kind,
+        arrays.both,
+        arrays.sides[game],
+        features + wp.uint64(game * (1 + arrays.both)) * wp.uint64(4 * TEAM * count),
+    )
 
 
 @wp.func
@@ -190,23 +216,22 @@ def step_kernel(arrays: GameArrays):
         for snake in range(SNAKES):
             final_scores[snake] = words[LENGTH + snake] - START_LENGTH
         if arrays.keep_final != 0:
-            write_features(arrays, words, codes, neighbours, game, arrays.final_features.ptr)
+            write_game(arrays, game, arrays.final_features.ptr)
         if arrays.autoreset != 0:
             words[EPISODE] = words[EPISODE] + 1
             new_game(words, codes, neighbours, arrays.seed_first, arrays.seed_second, arrays.first_game + game)
         else:
             words[OVER] = 1
     if arrays.kind != NO_FEATURES:
-        write_features(arrays, words, codes, neighbours, game, arrays.features.ptr)
+        write_game(arrays, game, arrays.features.ptr)
 
 
 @wp.kernel
 def refresh_kernel(arrays: GameArrays):
     """The features of every game as it stands."""
     game = wp.tid()
-    words = words_of(arrays, game)
     if arrays.kind != NO_FEATURES:
-        write_features(arrays, words, codes_of(arrays, game), neighbours_of(arrays), game, arrays.features.ptr)
+        write_game(arrays, game, arrays.features.ptr)
 
 
 @wp.kernel
@@ -221,7 +246,7 @@ def reset_kernel(arrays: GameArrays):
     new_game(words, codes, neighbours, arrays.seed_first, arrays.seed_second, arrays.first_game + game)
     write_outcome(arrays, words, game, 0, 0, 0)
     if arrays.kind != NO_FEATURES:
-        write_features(arrays, words, codes, neighbours, game, arrays.features.ptr)
+        write_game(arrays, game, arrays.features.ptr)
 
 
 @wp.kernel

@@ -19,7 +19,7 @@ KIND = "snakes-actor"
 # Where the layout "team" says that the cell of a move is blocked (1: a body, 0.5: a tail that may leave).
 BLOCKED = [8 + 5 * move for move in range(MOVES)]
 BLOCKED_FROM = 0.9
-MASKED = 20.0  # taken from the logit of a blocked move
+MASKED = 4096.0  # taken from the logit of a blocked move; those of free moves differ by hundreds
 TANH_SCALE = 5.0
 
 

@@ -69,7 +69,7 @@ class Player:
         if self.config["output"] == "tanh":
             logits = 5 * np.tanh(logits)
         if self.config["mask"] and self.config["features"] == "team":
-            logits = logits - 20 * (rows[:, 8:28:5] >= 0.9)
+            logits = logits - 4096 * (rows[:, 8:28:5] >= 0.9)
         return logits
 
     def linear(self, layer, inputs):

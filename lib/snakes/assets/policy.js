@@ -178,7 +178,7 @@ function networkLogits(network, rows) {
     Array.from(raw, (value, move) => {
       const logit = config.output === "tanh" ? 5 * Math.tanh(value) : value;
       const masked = config.mask && config.features === "team" && rows[snake][8 + 5 * move] >= 0.9;
-      return masked ? logit - 20 : logit;
+      return masked ? logit - 4096 : logit;
     }),
   );
 }

@@ -1,10 +1,12 @@
-"""The feature rows "team" (116 numbers) and "jidi26" (26 numbers) of one snake, in plain Python."""
+"""The feature rows "team" (136 numbers) and "jidi26" (26 numbers) of one snake, in plain Python."""
 
 from __future__ import annotations
 
+from itertools import permutations
+
 from reference import BEANS, HEIGHT, NEIGHBOUR, SNAKES, TEAM, WIDTH, Game, row_col
 
-TEAM_FEATURES, JIDI_FEATURES = 116, 26
+TEAM_FEATURES, JIDI_FEATURES = 136, 26
 
 
 def wrapped_delta(cell: int, origin: int) -> tuple[int, int]:
@@ -29,7 +31,7 @@ def mates_and_enemies(snake: int) -> tuple[list[int], list[int]]:
 
 
 def team_features(game: Game, snake: int) -> list[float]:
-    """The 116 numbers of one snake; all 0 for an empty body."""
+    """The 136 numbers of one snake; all 0 for an empty body."""
     if not game.snakes[snake]:
         return [0.0] * TEAM_FEATURES
     mates, enemies = mates_and_enemies(snake)
@@ -45,7 +47,8 @@ def team_features(game: Game, snake: int) -> list[float]:
     row += _bean_features(game.beans, head, mate_heads, enemy_heads)
     for other in mates + enemies:
         row += _other_features(game.snakes[other], head)
-    return row + _window_features(game, head)
+    row += _window_features(game, head)
+    return row + _target_features(game, snake) + _pocket_features(game, snake)
 
 
 def _move_features(game: Game, cell: int, mate_heads: list[int], enemy_heads: list[int]) -> list[float]:
@@ -91,6 +94,64 @@ def _window_features(game: Game, head: int) -> list[float]:
     ]
     del seen[24]  # the head itself
     return [float(cell) for cell in seen]
+
+
+def _away(game: Game, snake: int, cell: int) -> int:
+    """Distance of a snake's head from a cell; an empty body is 31 away from everything."""
+    return torus_distance(game.snakes[snake][0], cell) if game.snakes[snake] else 31
+
+
+def _targets(game: Game, team: int) -> list[int]:
+    """The place in the list of beans of each snake's target; places beyond the list are beans that are missing."""
+    own = range(TEAM * team, TEAM * team + TEAM)
+
+    def cost(snake: int, place: int) -> int:
+        if place >= len(game.beans):
+            return 100
+        bean = game.beans[place]
+        distance = _away(game, snake, bean)
+        enemy = min(_away(game, other, bean) for other in range(SNAKES) if other not in own)
+        return distance + (8 if enemy < distance else 4 if enemy == distance else 0)
+
+    def total(places: tuple[int, ...]) -> int:
+        return sum(cost(snake, place) for snake, place in zip(own, places, strict=True))
+
+    return list(min(permutations(range(BEANS), TEAM), key=total))  # the first of equals: in ascending order
+
+
+def _target_features(game: Game, snake: int) -> list[float]:
+    place = _targets(game, snake // TEAM)[snake % TEAM]
+    if place >= len(game.beans):
+        return [0.0] * 6 + [1.0, 0.0]
+    bean, head = game.beans[place], game.snakes[snake][0]
+    distance = torus_distance(bean, head)
+    d_row, d_col = wrapped_delta(bean, head)
+    toward = [float(torus_distance(bean, cell) < distance) for cell in NEIGHBOUR[head]]
+    contested = any(_away(game, other, bean) <= distance for other in mates_and_enemies(snake)[1])
+    return [*toward, d_row / 5, d_col / 10, distance / 15, float(contested)]
+
+
+def _pocket_features(game: Game, snake: int) -> list[float]:
+    def stays(body: list[int]) -> bool:
+        return any(cell in game.beans for cell in NEIGHBOUR[body[0]])
+
+    closed = {cell for body in game.snakes for cell in body}
+    closed -= {body[-1] for body in game.snakes if body and not stays(body)}
+    shares, own, others = [], [], []
+    wanted = len(game.snakes[snake]) + 2
+    for cell in NEIGHBOUR[game.snakes[snake][0]]:
+        pocket, edge = {cell}, [cell]
+        while edge:
+            edge = [near for near in {n for c in edge for n in NEIGHBOUR[c]} if near not in closed | pocket]
+            pocket |= set(edge)
+        share = 1.0 if cell in closed else max(wanted - len(pocket), 0) / wanted
+        around = pocket | {near for c in pocket for near in NEIGHBOUR[c]}
+        tails = [body[-1] in around if body else False for body in game.snakes]
+        narrow = 0.0 < share < 1.0
+        shares.append(share)
+        own.append(float(narrow and tails[snake]))
+        others.append(float(narrow and any(tails)))
+    return shares + own + others
 
 
 def jidi_features(game: Game, snake: int) -> list[float]:

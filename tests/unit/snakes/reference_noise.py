@@ -69,7 +69,7 @@ class Noise:
             return int(scores.argmax()), math.inf
         counter = 8 * snake
         if self.uniform(step, counter + 4) < np.float32(epsilon):
-            allowed = [move for move in range(4) if scores[move] > scores.max() - 15]
+            allowed = [move for move in range(4) if scores[move] > scores.max() - 2048]
             return allowed[bounded(self.draw(EXPLORE, step, counter + 5), len(allowed))], math.inf
         noise = [-math.log(-math.log(self.uniform(step, counter + move))) for move in range(4)]
         noisy = scores + noise

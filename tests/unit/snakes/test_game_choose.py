@@ -7,7 +7,7 @@ from lib.errors import UserError
 from lib.snakes import SnakesVec
 
 GAMES = 8192
-LOGITS = torch.tensor([0.3, -1.0, 1.2, -20.0])
+LOGITS = torch.tensor([0.3, -1.0, 1.2, -4096.0])
 
 
 def frequencies(games: SnakesVec, **options) -> torch.Tensor:

@@ -196,7 +196,7 @@ def test_the_cells_around_a_head():
     vec = SnakesVec(1, left="external", right="external")
     vec.inject(0, GameState(snakes, beans, [direction_of(body) for body in snakes], step=3))
     vec.refresh()
-    window = vec.features[0, 0, 0, 68:].tolist()
+    window = vec.features[0, 0, 0, 68:116].tolist()
     # Offsets (-3, -3), (0, -2), (0, -1), (3, 3); the centre, which would be number 24, is left out.
     assert [k for k in range(48) if window[k]] == [0, 22, 23, 47] and sum(window) == 4
 

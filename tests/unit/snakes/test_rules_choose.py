@@ -21,7 +21,7 @@ def test_choices_follow_the_description(epsilon, sample):
     close = compared = 0
     for step in range(15):
         logits = rng.normal(size=(games, 2, 3, 4)).astype(np.float32) * 2
-        logits -= 20 * (rng.random(logits.shape) < 0.2).astype(np.float32)
+        logits -= 4096 * (rng.random(logits.shape) < 0.2).astype(np.float32)
         actions = chosen(vec, logits, epsilon=epsilon, sample=sample)
         for slot in range(games):
             noise = Noise(77, 9 + slot, 0)
@@ -55,7 +55,7 @@ def test_masked_moves_stay_out_of_exploration():
     vec = SnakesVec(games, seed=2, left="external", right="random")
     vec.reset()
     logits = np.zeros((games, 1, 3, 4), np.float32)
-    logits[..., 2] = -20
+    logits[..., 2] = -4096
     actions = chosen(vec, logits, epsilon=1.0)[:, :3]
     assert not (actions == 2).any()
     counts = np.bincount(actions.ravel(), minlength=4)[[0, 1, 3]] / actions.size
