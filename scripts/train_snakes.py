@@ -32,6 +32,7 @@ from lib.checkpoint import (
 from lib.clock import StepClock
 from lib.distributed import assert_equal_across_ranks, gather_rows, global_sums, state_hash
 from lib.errors import UserError
+from lib.local_average import use_shared_memory
 from lib.manifests import read_manifest
 from lib.rank_files import under_prefix, with_prefix
 from lib.runlog import RunLog, read_metrics, tracker_kinds
@@ -48,9 +49,9 @@ from lib.snakes.progress import Budget, Progress
 from lib.snakes.recording import record_game
 
 TRAINER = "snakes"
-LOOK_STEPS = 10  # updates between looks at signals and at numbers that are not finite
+LOOK_STEPS = 25  # updates between looks at signals and at numbers that are not finite
 # One small model: one message for all gradients.
-ONE_BUCKET = DistributedDataParallelKwargs(bucket_cap_mb=64)
+ONE_BUCKET = DistributedDataParallelKwargs(bucket_cap_mb=64, gradient_as_bucket_view=True, broadcast_buffers=False)
 
 
 @dataclass
@@ -73,6 +74,7 @@ class Session:
     sums: torch.Tensor | None = None  # of the updates since the last row of the log, by STATISTICS
     window: list = field(default_factory=list)  # updates since the last look: (step, seats, finite, gradient norm)
     saved_step: int = -1
+    shared_memory: bool = False  # whether gradients are averaged through it
 
     @property
     def actor(self):
@@ -91,6 +93,8 @@ def main(config: SnakesOptions) -> None:
     session = prepare(acc, run, config, first)
     parameters = sum(value.numel() for value in acc.unwrap_model(session.learner).parameters())
     batch, facts = reporting.plan_notes(config, parameters, session.budget, acc.num_processes)
+    if acc.num_processes > 1:
+        facts["gradients"] = f"averaged by {'shared memory' if session.shared_memory else 'all-reduce'}"
     launch.announce(acc, config, trainer=TRAINER, effective_batch=batch, learning_rate=session.rates[0], notes=facts)
     if config.dry_run:
         acc.print("dry run: nothing was trained")
@@ -124,6 +128,7 @@ def prepare(acc: Accelerator, run: RunDirectory, config: SnakesOptions, first: d
     optimiser = torch.optim.Adam(groups, fused=True)
     assert_equal_across_ranks(acc, state_hash(learner), "initial weights")
     learner, optimiser = acc.prepare(learner, optimiser)
+    shared_memory = use_shared_memory(acc, learner, config.dist_timeout)
     bare = acc.unwrap_model(learner)
     league = None
     if config.opponent_difficulty_strategy == "league":
@@ -132,7 +137,10 @@ def prepare(acc: Accelerator, run: RunDirectory, config: SnakesOptions, first: d
     collector = Collector(config, league, rank=acc.process_index, device=acc.device, neighbours=neighbours)
     targets = Targets(bare, config.gamma)
     sums = torch.zeros(len(STATISTICS), device=acc.device)
-    return Session(acc, run, config, learner, optimiser, targets, league, collector, Budget(config), rates, sums=sums)
+    return Session(
+        acc, run, config, learner, optimiser, targets, league, collector, Budget(config), rates, sums=sums,
+        shared_memory=shared_memory,
+    )  # fmt: skip
 
 
 def train(session: Session) -> bool:

@@ -19,14 +19,14 @@ in -10..9; torus distance = min(|row difference|, 10 - |..|) + min(|column diffe
 53-67  others, three numbers each (53 + 3 j + k): dr / 5, dc / 10 of its head, its length / 20
 68-115 the cells around the own head, rows -3 to 3, in each the columns -3 to 3, without the centre: 1 if the cell holds
        a segment, else 0
-116-123 the snake's target, one of the beans: for each move 1 if it leads nearer to it; dr / 5, dc / 10, distance / 15; 1
-       if an enemy's head is nearer or as near; 0, 0, 0, 0, 0, 0, 1, 0 when there are too few beans. The three targets of
-       a team are the different beans with the least sum of distances, where one that an enemy's head is nearer to
+116-123 the snake's target, one of the beans: for each move 1 if it leads nearer to it; dr / 5, dc / 10, distance / 15;
+       1 if an enemy's head is nearer or as near; 0, 0, 0, 0, 0, 0, 1, 0 when there are too few beans. The targets of a
+       team are the three different beans with the least sum of distances, where one that an enemy's head is nearer to
        counts 8 more, one equally near 4 more; of equal sums the first in list order for the first snake, then the
        second, then the third
-124-127 for each move the share missing in the pocket behind it: wanted are own length + 2 cells, found are those connected
-       with c over open cells, c counted; open are cells without segment and tails of snakes with no bean beside their
-       heads; 0 when enough are found, 1 when c itself is not open
+124-127 for each move the share missing in the pocket behind it: wanted are own length + 2 cells, found are those
+       connected with c over open cells, c counted; open are cells without segment and tails of snakes with no bean
+       beside their heads; 0 when enough are found, 1 when c itself is not open
 128-131 for each move, when a share between 0 and 1 is missing: 1 if the own tail is in the pocket or beside it
 132-135 the same for the tails of all snakes
 
@@ -58,7 +58,7 @@ from lib.snakes.features_tables import (
 )
 from lib.snakes.kernel_board import BEAN, BEAN_COUNT, DIRECTION, HEAD, LENGTH, STEP, TAIL, place_at, sort_five
 from lib.snakes.kernel_regions import Rows, body_rows
-from lib.snakes.rules import BEANS, FEATURES, HEIGHT, SNAKES, TEAM, WIDTH
+from lib.snakes.rules import FEATURES, HEIGHT, SNAKES, TEAM, WIDTH
 
 COUNT = FEATURES["team"]
 WINDOW = 48  # cells around the head, without the centre

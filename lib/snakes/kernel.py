@@ -144,8 +144,8 @@ def write_features(
 ):
     """The features of the observed teams of one game.
 
-    Addresses, because this function is too large to be put into the kernels, and what is handed over is copied: with the
-    arrays as they are that would take a third of the time of a step.
+    Addresses, because this function is too large to be put into the kernels, and what is handed over is copied: with
+    the arrays as they are that would take a third of the time of a step.
     """
     words = wp.array(ptr=words_at, shape=(WORDS,), dtype=int)
     count = wp.where(kind == TEAM_FEATURES, TEAM_COUNT, JIDI_COUNT)

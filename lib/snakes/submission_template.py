@@ -8,6 +8,7 @@ and step. Two things are not in the state it passes, so that this file remembers
 """
 
 import base64
+import itertools
 import zlib
 from pathlib import Path
 
@@ -17,7 +18,7 @@ CONFIG = {}
 WEIGHTS = ""
 
 HEIGHT, WIDTH, TEAM, SNAKES, BEANS, STEPS = 10, 20, 3, 6, 5, 200
-TEAM_FEATURES, JIDI_FEATURES = 116, 26
+TEAM_FEATURES, JIDI_FEATURES = 136, 26
 MOVES = ((-1, 0), (1, 0), (0, -1), (0, 1))  # up, down, left, right
 OPPOSITE = (1, 0, 3, 2)
 SIGHT = range(-3, 4)  # rows and columns of the window around the head
@@ -161,7 +162,8 @@ def distance(cell, other):
 
 
 def team_features(board, snake, memory):
-    """The 116 numbers of a snake: itself, its moves, beans by distance, mates, enemies, the cells around its head."""
+    """The 136 numbers of a snake: itself, its moves, beans by distance, mates, enemies, the cells around its head, its
+    target among the beans, and the pockets behind its moves."""
     body = board.bodies[snake]
     if not body:
         return [0.0] * TEAM_FEATURES
@@ -195,7 +197,64 @@ def team_features(board, snake, memory):
             row += [0.0, 0.0, 0.0]
     for rows, columns in WINDOW:
         row.append(float(((head[0] + rows) % HEIGHT, (head[1] + columns) % WIDTH) in board.cells))
-    return row
+    return row + target_features(board, snake) + pocket_features(board, snake)
+
+
+def targets(board, team):
+    """The place in the list of beans of each snake's target; places beyond the list stand for missing beans."""
+    own = range(TEAM * team, TEAM * team + TEAM)
+    away = [
+        [distance(body[0], bean) if body else 31 for bean in board.beans] for body in board.bodies
+    ]  # an empty body is far from everything
+    costs = []
+    for snake in own:
+        enemies = [
+            min(away[other][place] for other in range(SNAKES) if other not in own) for place in range(len(board.beans))
+        ]
+        cost = [mine + (8 if enemy < mine else 4 if enemy == mine else 0) for mine, enemy in zip(away[snake], enemies)]
+        costs.append(cost + [100] * (BEANS - len(cost)))
+    shares = itertools.permutations(range(BEANS), TEAM)  # in ascending order: the first of equals is taken
+    return min(shares, key=lambda places: sum(cost[place] for cost, place in zip(costs, places)))
+
+
+def target_features(board, snake):
+    """Moves toward the target, where it lies, and whether an enemy is as near."""
+    place = targets(board, snake // TEAM)[snake % TEAM]
+    if place >= len(board.beans):
+        return [0.0] * 6 + [1.0, 0.0]
+    bean, head = board.beans[place], board.bodies[snake][0]
+    rows, columns = delta(bean, head)
+    away = abs(rows) + abs(columns)
+    first = (1 - snake // TEAM) * TEAM
+    contested = any(distance(bean, other) <= away for other in board.heads(range(first, first + TEAM)))
+    toward = [float(distance(bean, step_to(head, move)) < away) for move in range(4)]
+    return toward + [rows / 5, columns / 10, away / 15, float(contested)]
+
+
+def pocket_features(board, snake):
+    """For each move the missing share of the room wanted behind it, own tail at that pocket, any tail at it."""
+    beans = set(board.beans)
+    closed = set(board.cells)
+    for body in board.bodies:
+        # A tail leaves unless its snake eats.
+        if body and not any(step_to(body[0], move) in beans for move in range(4)):
+            closed.discard(body[-1])
+    wanted = len(board.bodies[snake]) + 2
+    shares, own, others = [1.0] * 4, [0.0] * 4, [0.0] * 4
+    for move in range(4):
+        start = step_to(board.bodies[snake][0], move)
+        if start in closed:
+            continue
+        pocket, edge = {start}, [start]
+        while edge and len(pocket) < wanted:
+            edge = {step_to(cell, onward) for cell in edge for onward in range(4)} - closed - pocket
+            pocket |= edge
+        shares[move] = max(wanted - len(pocket), 0) / wanted
+        if shares[move]:
+            around = pocket | {step_to(cell, onward) for cell in pocket for onward in range(4)}
+            own[move] = float(board.bodies[snake][-1] in around)
+            others[move] = float(any(body and body[-1] in around for body in board.bodies))
+    return shares + own + others
 
 
 def jidi_features(board, snake, memory):

@@ -1,7 +1,10 @@
-// What a team sees (the 116 numbers of the layout "team") and how it decides: the trained network, or the greedy script.
-const TEAM_FEATURES = 116;
+// What a team sees (the 136 numbers of the layout "team") and how it decides: the trained network, or the greedy script.
+const TEAM_FEATURES = 136;
 const SIGHT = 3; // cells that a snake sees up, down, left and right of its head
-const WINDOW_START = 68;
+const WINDOW_START = 68, TARGET_START = 116, POCKETS_START = 124;
+const FAR_AWAY = 31; // how far an empty body is from every bean
+const NO_BEAN = 100; // what a missing bean costs as a target
+const SIDES = [UP, DOWN, LEFT, RIGHT];
 const wrapRows = (rows) => ((((rows + 5) % HEIGHT) + HEIGHT) % HEIGHT) - 5;
 const wrapColumns = (columns) => ((((columns + 10) % WIDTH) + WIDTH) % WIDTH) - 10;
 
@@ -22,7 +25,7 @@ function othersOf(snake) {
   return [...all.filter(isMate), ...all.filter((other) => !isMate(other))];
 }
 
-// Float32Array of 116; all zero for an empty body.
+// Float32Array of 136; all zero for an empty body.
 function teamFeatures(state, snake) {
   const seen = new Float32Array(TEAM_FEATURES);
   const body = state.snakes[snake];
@@ -48,6 +51,8 @@ function teamFeatures(state, snake) {
     seen.set([rows / 5, columns / 10, its.length / 20], 53 + 3 * index);
   });
   fillWindow(seen, held, head);
+  fillTarget(seen, state, snake);
+  fillPockets(seen, state, held, snake);
   return seen;
 }
 
@@ -95,6 +100,84 @@ function fillWindow(seen, held, head) {
       place += 1;
     }
   }
+}
+
+// The places in the list of beans of a team's targets: the least sum of costs, of equal ones the first in order.
+function targetsOf(state, team) {
+  const away = state.snakes.map((body) =>
+    state.beans.map((bean) => (body.length ? torusDistance(body[0], bean) : FAR_AWAY)),
+  );
+  const enemies = [0, 1, 2].map((index) => TEAM * (1 - team) + index);
+  const cost = (snake, place) => {
+    if (place >= state.beans.length) return NO_BEAN;
+    const own = away[snake][place], enemy = Math.min(...enemies.map((other) => away[other][place]));
+    return own + (enemy < own ? 8 : enemy === own ? 4 : 0);
+  };
+  const costs = [0, 1, 2].map((index) => [0, 1, 2, 3, 4].map((place) => cost(TEAM * team + index, place)));
+  let best = [0, 1, 2], least = Infinity;
+  for (let one = 0; one < BEANS; one += 1) {
+    for (let two = 0; two < BEANS; two += 1) {
+      for (let three = 0; three < BEANS; three += 1) {
+        if (one === two || one === three || two === three) continue;
+        const total = costs[0][one] + costs[1][two] + costs[2][three];
+        if (total < least) [best, least] = [[one, two, three], total];
+      }
+    }
+  }
+  return best;
+}
+
+function fillTarget(seen, state, snake) {
+  const team = Math.floor(snake / TEAM), head = state.snakes[snake][0];
+  const place = targetsOf(state, team)[snake % TEAM];
+  if (place >= state.beans.length) {
+    seen[TARGET_START + 6] = 1;
+    return;
+  }
+  const bean = state.beans[place], distance = torusDistance(head, bean);
+  SIDES.forEach((side) => {
+    seen[TARGET_START + side] = torusDistance(moved(head, side), bean) < distance ? 1 : 0;
+  });
+  const [rows, columns] = torusDelta(head, bean);
+  const contested = state.snakes.some(
+    (body, other) => Math.floor(other / TEAM) !== team && body.length && torusDistance(body[0], bean) <= distance,
+  );
+  seen.set([rows / 5, columns / 10, distance / 15, contested ? 1 : 0], TARGET_START + 4);
+}
+
+// For each move the missing share of the room wanted behind it, own tail at that pocket, any tail at it.
+function fillPockets(seen, state, held, snake) {
+  const body = state.snakes[snake], wanted = body.length + 2;
+  const closed = held.slice();
+  for (const other of state.snakes) {
+    // A tail leaves unless its snake eats.
+    const eats = other.length && SIDES.some((side) => state.beans.includes(moved(other[0], side)));
+    if (other.length && !eats) closed[other[other.length - 1]] = 0;
+  }
+  for (const side of SIDES) {
+    const start = moved(body[0], side);
+    if (closed[start]) {
+      seen[POCKETS_START + side] = 1;
+      continue;
+    }
+    const pocket = pocketOf(closed, start, wanted);
+    if (pocket.size >= wanted) continue;
+    const touches = (cell) => pocket.has(cell) || SIDES.some((onward) => pocket.has(moved(cell, onward)));
+    const tails = state.snakes.filter((other) => other.length).map((other) => other[other.length - 1]);
+    seen[POCKETS_START + side] = (wanted - pocket.size) / wanted;
+    seen[POCKETS_START + 4 + side] = touches(body[body.length - 1]) ? 1 : 0;
+    seen[POCKETS_START + 8 + side] = tails.some(touches) ? 1 : 0;
+  }
+}
+
+// The open cells connected with start, until there are as many as wanted.
+function pocketOf(closed, start, wanted) {
+  const pocket = new Set([start]);
+  for (const cell of pocket) {
+    if (pocket.size >= wanted) break;
+    for (const side of SIDES) if (!closed[moved(cell, side)]) pocket.add(moved(cell, side));
+  }
+  return pocket;
 }
 
 // The original's 26 numbers, unscaled. Snakes of the right team see the ids of the teams exchanged.
