@@ -27,8 +27,8 @@ RECIPE = --hidden_dim 128 --k_neighbors 32 --max_tokens 700 --learning_rate 1e-2
 	--one_shot_share 0.25 --max_minutes 2.5 --epochs 200
 
 # Two CPU processes, five minutes; see docs/train_snakes.md, "The recipe".
-SNAKES_RECIPE = --opponent_difficulty_strategy league --league greedy=0.2,hunter=0.5,latest=0.15,past=0.15 \
-	--num_envs 256 --updates_per_step 1.6 --batch_size 64 --buffer_size 200000 --critics 1 --n_step 1 --gamma 0.97 --tau 0.03 \
+SNAKES_RECIPE = --opponent_difficulty_strategy league --league greedy=0.2,hunter=0.6,latest=0.1,past=0.1 \
+	--num_envs 256 --updates_per_step 0.8 --batch_size 128 --buffer_size 200000 --critics 1 --n_step 1 --gamma 0.97 --tau 0.03 \
 	--a_lr 1e-3 --c_lr 1e-3 --lr_schedule linear --entropy_bonus 0.03 --shaping 0.1 --epsilon 0.1 --epsilon_min 0.01 \
 	--max_episodes 200000 --eval_every 4000 --eval_games 400 --log_interval 2000 --save_interval 10000 --max_minutes 5
 

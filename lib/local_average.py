@@ -98,9 +98,9 @@ class LocalAverage:
         late = [rank for rank in range(self.ranks) if self.turns[rank] < self.turn]
         gone = [rank for rank in late if not Path(f"/proc/{self.processes[rank]}").exists()]
         if Path("/proc").exists() and gone:
-            raise RuntimeError(f"rank {gone[0]} is gone: its gradients did not come")
+            raise RuntimeError(f"Connection closed by peer: rank {gone[0]} is gone, its gradients did not come")
         if waited_s > self.timeout_s:
-            raise RuntimeError(f"waited {waited_s:.0f} s for the gradients of rank {late[0]}")
+            raise RuntimeError(f"Connection timed out after {waited_s:.0f} s: no gradients of rank {late[0]}")
 
 
 def _head(ranks: int) -> int:

@@ -49,9 +49,9 @@ from lib.snakes.progress import Budget, Progress
 from lib.snakes.recording import record_game
 
 TRAINER = "snakes"
-LOOK_STEPS = 25  # updates between looks at signals and at numbers that are not finite
+LOOK_STEPS = 50  # updates between looks at signals and at numbers that are not finite
 # One small model: one message for all gradients.
-ONE_BUCKET = DistributedDataParallelKwargs(bucket_cap_mb=64, gradient_as_bucket_view=True, broadcast_buffers=False)
+ONE_BUCKET = DistributedDataParallelKwargs(bucket_cap_mb=64)
 
 
 @dataclass

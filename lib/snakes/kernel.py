@@ -165,7 +165,7 @@ def write_features(
 
 
 @wp.func
-def write_game(arrays: GameArrays, game: int, features: wp.uint64):
+def write_seen(arrays: GameArrays, game: int, features: wp.uint64):
     """The features of a game into the array that begins at the address `features`."""
     count = wp.where(arrays.kind == TEAM_FEATURES, TEAM_COUNT, JIDI_COUNT)
     write_features(
@@ -216,14 +216,14 @@ def step_kernel(arrays: GameArrays):
         for snake in range(SNAKES):
             final_scores[snake] = words[LENGTH + snake] - START_LENGTH
         if arrays.keep_final != 0:
-            write_game(arrays, game, arrays.final_features.ptr)
+            write_seen(arrays, game, arrays.final_features.ptr)
         if arrays.autoreset != 0:
             words[EPISODE] = words[EPISODE] + 1
             new_game(words, codes, neighbours, arrays.seed_first, arrays.seed_second, arrays.first_game + game)
         else:
             words[OVER] = 1
     if arrays.kind != NO_FEATURES:
-        write_game(arrays, game, arrays.features.ptr)
+        write_seen(arrays, game, arrays.features.ptr)
 
 
 @wp.kernel
@@ -231,7 +231,7 @@ def refresh_kernel(arrays: GameArrays):
     """The features of every game as it stands."""
     game = wp.tid()
     if arrays.kind != NO_FEATURES:
-        write_game(arrays, game, arrays.features.ptr)
+        write_seen(arrays, game, arrays.features.ptr)
 
 
 @wp.kernel
@@ -246,7 +246,7 @@ def reset_kernel(arrays: GameArrays):
     new_game(words, codes, neighbours, arrays.seed_first, arrays.seed_second, arrays.first_game + game)
     write_outcome(arrays, words, game, 0, 0, 0)
     if arrays.kind != NO_FEATURES:
-        write_game(arrays, game, arrays.features.ptr)
+        write_seen(arrays, game, arrays.features.ptr)
 
 
 @wp.kernel

@@ -89,7 +89,7 @@ def test_the_file_says_what_it_needs(tmp_path):
     actor = wild_actor()
     text = export_submission(actor.state_dict(), actor.config.to_dict(), tmp_path).read_text()
     imports = [line for line in text.splitlines() if line.startswith(("import ", "from "))]
-    assert imports == ["import base64", "import zlib", "from pathlib import Path", "import numpy as np"]
+    assert imports == ["import base64", "import itertools", "import zlib", "from pathlib import Path", "import numpy as np"]
     assert max(map(len, text.splitlines())) <= 400
 
 

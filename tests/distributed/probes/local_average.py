@@ -1,0 +1,59 @@
+"""A model on every rank whose gradients go through shared memory; prints what each rank got, one JSON line per rank."""
+
+import json
+import sys
+import time
+from dataclasses import dataclass
+
+import torch
+
+from lib.args import RunArgs
+from lib.distributed import state_hash
+from lib.launch import run, start
+from lib.local_average import use_shared_memory
+
+UPDATES = 200
+
+
+def gradient(model, rank: int, update: int) -> torch.Tensor:
+    """The flat gradient of one backward pass on data of this rank and update."""
+    generator = torch.Generator().manual_seed(1000 * rank + update)
+    model.zero_grad()
+    model(torch.randn(8, 7, generator=generator)).square().mean().backward()
+    return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+
+
+@dataclass
+class Config(RunArgs):
+    end: str = ""
+
+
+def main(config: Config) -> None:
+    acc = start(config, precision="fp32")
+    rank, ranks = acc.process_index, acc.num_processes
+    torch.manual_seed(0)
+    bare = torch.nn.Sequential(torch.nn.Linear(7, 5), torch.nn.ReLU(), torch.nn.Linear(5, 3))
+    model = acc.prepare(bare)
+    shared = use_shared_memory(acc, model, timeout_s=3.0)
+    worst, found = 0.0, []
+    for update in range(UPDATES):
+        if update % 50 == rank:
+            time.sleep(0.1)  # one is late, now this one and now that
+        mean = gradient(model, rank, update)
+        found.append(mean)
+        single = torch.stack([gradient(bare, other, update) for other in range(ranks)]).mean(0)
+        worst = max(worst, float((mean - single).abs().max()))
+    facts = {"rank": rank, "shared": shared, "worst": worst, "same": state_hash({"g": torch.stack(found)})}
+    if config.end == "silent" and rank == 0:
+        time.sleep(4.5)
+    elif config.end:
+        started = time.monotonic()
+        try:
+            gradient(model, rank, UPDATES)
+        except RuntimeError as error:
+            facts |= {"error": str(error), "after_s": time.monotonic() - started}
+    sys.stdout.write(json.dumps(facts) + "\n")
+
+
+if __name__ == "__main__":
+    run(main, Config)
