@@ -159,9 +159,7 @@ ROWS = [
     ("`make train-snakes`, wins after five minutes, one seed", snakes_minutes, "snakes_learning_minutes"),
     ("that team as a submission in the original's own game, wins against greedy", snakes_submission,
      "snakes_submission"),
-    ("snakes, samples/s of 2 processes / of 1, recipe (batch 64)", lambda: snakes_scaling("snakes_scaling"),
-     "snakes_scaling"),
-    ("the same with batch 512", lambda: snakes_scaling("snakes_scaling_batch_512"), "snakes_scaling_batch_512"),
+    ("snakes, samples/s of 2 processes / of 1, batch 128", lambda: snakes_scaling("snakes_scaling"), "snakes_scaling"),
 ]  # fmt: skip
 
 

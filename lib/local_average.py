@@ -6,11 +6,14 @@ have done so, and adds the parts up in the order of the ranks: all get the same 
 
 Each rank has two slots in turn. A rank that writes the slot of turn t + 2 has seen that all had written turn t + 1, so
 all had read turn t. A number is written after the slot it speaks of, which a reader sees in this order on x86 alone
-(its stores are seen in program order): on other machines, on GPUs and across machines DDP's own all-reduce stays.
+(its stores are seen in program order): on other machines and systems, on GPUs and across machines DDP's own all-reduce
+stays.
 """
 
+import contextlib
 import os
 import platform
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -20,10 +23,10 @@ import torch.distributed as dist
 from accelerate import Accelerator
 from torch.nn.parallel import DistributedDataParallel
 
-from lib.distributed import broadcast_value
+from lib.distributed import any_rank, broadcast_value
 
 _LINE = 16  # int64 numbers between two counters: they lie on cache lines of their own
-_SPINS = 20_000  # looks before the first pause: some milliseconds
+_SPINS = 5_000  # looks before the first pause: some ten milliseconds
 _PAUSE_S = 0.0002
 _CHECK_S = 0.5  # between looks whether the others are alive
 
@@ -31,9 +34,9 @@ _CHECK_S = 0.5  # between looks whether the others are alive
 def use_shared_memory(acc: Accelerator, model: torch.nn.Module, timeout_s: float) -> bool:
     """Let a prepared model average its gradients through shared memory where that is possible; whether it does.
 
-    Collective. Possible with 2 or more processes on the CPU of one x86 machine, float32 parameters and one bucket of
-    gradients. A rank that waits longer than `timeout_s` for another, or whose neighbour is gone, raises RuntimeError
-    in its backward pass, as an all-reduce would.
+    Collective. Possible with 2 or more processes on the CPU of one x86 machine with Linux and float32 parameters. A
+    rank that waits longer than `timeout_s` for another, or whose neighbour is gone, raises RuntimeError in its backward
+    pass, in the words of an all-reduce (lib.failure knows them).
     """
     if not isinstance(model, DistributedDataParallel) or not _possible(acc, model):
         return False
@@ -42,21 +45,31 @@ def use_shared_memory(acc: Accelerator, model: torch.nn.Module, timeout_s: float
     name = broadcast_value(acc, _new_file(size) if acc.is_main_process else None)
     if name is None:
         return False
-    model.register_comm_hook(LocalAverage(acc, Path(name), count, timeout_s), _hook)
+    average = None
+    try:
+        with contextlib.suppress(OSError, RuntimeError):  # a rank that does not see the file
+            average = LocalAverage(Path(name), acc.process_index, acc.num_processes, count, timeout_s)
+        if any_rank(acc, average is None):
+            return False
+    finally:
+        if acc.is_main_process:
+            os.unlink(name)  # the memory lives as long as a rank has it open, and no longer
+    model.register_comm_hook(average, _hook)
     return True
 
 
 def _possible(acc: Accelerator, model: torch.nn.Module) -> bool:
     alone = int(os.environ.get("LOCAL_WORLD_SIZE", "0")) == acc.num_processes > 1
+    system = sys.platform == "linux" and platform.machine().lower() in ("x86_64", "amd64")
     plain = all(parameter.dtype == torch.float32 for parameter in model.parameters())
-    return alone and plain and acc.device.type == "cpu" and platform.machine().lower() in ("x86_64", "amd64")
+    return alone and plain and system and acc.device.type == "cpu"
 
 
 class LocalAverage:
     """The shared memory of the ranks of one machine, for vectors of up to `count` float32 numbers."""
 
-    def __init__(self, acc: Accelerator, path: Path, count: int, timeout_s: float):
-        self.rank, self.ranks, self.timeout_s = acc.process_index, acc.num_processes, timeout_s
+    def __init__(self, path: Path, rank: int, ranks: int, count: int, timeout_s: float):
+        self.rank, self.ranks, self.timeout_s = rank, ranks, timeout_s
         self.turn = 0
         head = _head(self.ranks)
         whole = torch.from_file(str(path), shared=True, size=path.stat().st_size, dtype=torch.uint8)
@@ -64,9 +77,6 @@ class LocalAverage:
         self.turns, self.processes = numbers[0, :, 0], numbers[1, :, 0]
         self.slots = whole[8 * head :].view(torch.float32).view(2, self.ranks, count)
         self.processes[self.rank] = os.getpid()
-        acc.wait_for_everyone()
-        if acc.is_main_process:
-            path.unlink()  # the memory lives as long as a rank has it open, and no longer
 
     def __call__(self, vector: torch.Tensor) -> torch.Tensor:
         """The mean of the ranks' vectors, in place; every rank calls it with the same length."""
@@ -83,10 +93,10 @@ class LocalAverage:
     def _wait(self) -> None:
         """Return when all ranks have written this turn."""
         turns, turn = self.turns, self.turn
+        start = checked = time.monotonic()
         for _ in range(_SPINS):
             if turns.min() >= turn:
                 return
-        start = checked = time.monotonic()
         while turns.min() < turn:
             time.sleep(_PAUSE_S)
             now = time.monotonic()
@@ -97,7 +107,8 @@ class LocalAverage:
     def _look_after(self, waited_s: float) -> None:
         late = [rank for rank in range(self.ranks) if self.turns[rank] < self.turn]
         gone = [rank for rank in late if not Path(f"/proc/{self.processes[rank]}").exists()]
-        if Path("/proc").exists() and gone:
+        gone = [rank for rank in gone if self.turns[rank] < self.turn]  # it may have written, then ended
+        if gone:
             raise RuntimeError(f"Connection closed by peer: rank {gone[0]} is gone, its gradients did not come")
         if waited_s > self.timeout_s:
             raise RuntimeError(f"Connection timed out after {waited_s:.0f} s: no gradients of rank {late[0]}")
@@ -112,7 +123,10 @@ def _new_file(size: int) -> str | None:
     """A file of zeros, in memory where the system has a place for that; None where there is no room for it."""
     shared = Path("/dev/shm")
     folder = shared if shared.is_dir() and os.access(shared, os.W_OK) else Path(tempfile.gettempdir())
-    handle, name = tempfile.mkstemp(prefix="quartet-", dir=folder)
+    try:
+        handle, name = tempfile.mkstemp(prefix="quartet-", dir=folder)
+    except OSError:
+        return None
     try:
         os.posix_fallocate(handle, 0, size)
     except OSError:

@@ -77,7 +77,7 @@ def wide(place: int) -> int:
 
 @wp.func
 def at_offset(row: wp.array(dtype=float), offset: int) -> wp.array(dtype=vec4f):
-    """Four numbers of a row as one value, so that they are written at once."""
+    """A row from `offset` on as values of four numbers, so that four are written at once."""
     return wp.array(ptr=row.ptr + wp.uint64(4 * offset), shape=(4,), dtype=vec4f)
 
 
@@ -322,7 +322,7 @@ def write_snake(
     lead: float,
     row: wp.array(dtype=float),
 ):
-    """One row of 136 numbers: snake `own` (0..2) of a team."""
+    """One row of 136 numbers: snake `own` (0..2) of a team. 1 when `write_pockets` is to look at it again."""
     base = TEAM * (team & 1)
     snake = base + own
     head = place_at(words, HEAD + snake)

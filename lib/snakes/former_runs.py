@@ -55,7 +55,8 @@ def weights(config: SnakesOptions) -> dict[str, torch.Tensor] | None:
         if wanted.get(name) != given.get(name):
             raise UserError(
                 f"{file} is of another architecture: {name} is {given.get(name, 'missing')} there and"
-                f" {wanted.get(name, 'missing')} here; give the --hidden, --critics, --critic and --comm of that run"
+                f" {wanted.get(name, 'missing')} here; give the --features, --hidden, --critics, --critic and"
+                f" --comm of that run; a run of another version may see another number of features"
             )
     return tensors
 

@@ -100,7 +100,7 @@ class Actor(Trunk):
         self.config = config
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """Logits (..., 3, 4) of features (..., 3, F); blocked moves are 20 lower when the actor masks."""
+        """Logits (..., 3, 4) of features (..., 3, F); blocked moves are MASKED lower when the actor masks."""
         logits = super().forward(features)
         if self.config.output == "tanh":
             logits = TANH_SCALE * torch.tanh(logits)

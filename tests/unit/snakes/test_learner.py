@@ -135,7 +135,7 @@ def test_gumbel_samples_have_the_distribution_of_the_policy_and_its_gradient():
     assert gradient[..., 2].mean() > 0 > gradient[..., 1].mean()
 
 
-def test_the_mask_takes_twenty_from_blocked_moves_but_not_from_tails():
+def test_the_mask_takes_blocked_moves_out_but_not_tails():
     features = torch.zeros(1, 3, INPUTS)
     features[0, 0, BLOCKED[2]], features[0, 1, BLOCKED[1]] = 1.0, 0.5
     masked, plain = (Actor(ActorConfig(mask=mask)) for mask in (True, False))
@@ -143,7 +143,7 @@ def test_the_mask_takes_twenty_from_blocked_moves_but_not_from_tails():
     difference = (plain(features) - masked(features))[0]
     expected = torch.zeros(3, 4)
     expected[0, 2] = MASKED
-    assert torch.allclose(difference, expected, atol=1e-5)
+    assert torch.allclose(difference, expected, atol=1e-3, rtol=0)
 
 
 def test_mates_hear_each_other_only_with_communication():

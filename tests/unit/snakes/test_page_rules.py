@@ -10,6 +10,7 @@ pytest.importorskip("warp")
 import devtools
 import page_probe
 import reference_boards
+from reference_features import team_features
 
 from lib.snakes.game import SnakesVec
 from lib.snakes.network import Actor, ActorConfig
@@ -145,6 +146,23 @@ def test_features_are_those_of_the_kernel(tab, played, layout):
         asked = {"layout": layout, "states": [as_page(state) for state in game["states"][:-1]]}
         answer = np.array(page_probe.call(tab, "featuresOf", asked), dtype=np.float32)
         np.testing.assert_allclose(answer, np.array(game[layout]), rtol=0, atol=1e-6)
+
+
+def test_team_features_of_crowded_boards(tab):
+    """Pockets, long bodies, too few beans and empty bodies: against the reference in Python."""
+    rng, states, wanted = random.Random(4), [], []
+    for number in range(60):
+        board = reference_boards.crowded_game(rng, rng.choice((60, 150, 190, 195)))
+        if number % 10 == 0:
+            board.snakes[rng.randrange(SNAKES)] = []
+        states.append(GameState(board.snakes, board.beans, board.directions, board.last_directions, board.step_count))
+        wanted.append([team_features(board, snake) for snake in range(SNAKES)])
+    wanted = np.array(wanted, dtype=np.float32)
+    shares = wanted[..., 124:128]
+    assert ((shares > 0) & (shares < 1)).sum() > 50 and wanted[..., 132:].sum() > 20
+    asked = {"layout": "team", "states": [as_page(state) for state in states]}
+    answer = np.array(page_probe.call(tab, "featuresOf", asked), dtype=np.float32)
+    np.testing.assert_allclose(answer, wanted, rtol=0, atol=1e-6)
 
 
 def test_greedy_chooses_as_the_kernel_does(tab, played):

@@ -1,15 +1,19 @@
 """The exported file plays what the actor plays: on the kernel's features, on both sides, where torch cannot be had."""
 
 import json
+import random
 import subprocess
 import sys
 
 import pytest
 import torch
+from reference import row_col
+from reference_boards import crowded_game
+from reference_features import team_features
 from samples import wild_actor, write_export
 
 from lib.errors import UserError
-from lib.snakes import SnakesVec, jidi
+from lib.snakes import SnakesVec, jidi, submission_template
 from lib.snakes.submission import export_submission
 
 # Plays every recorded game through the platform's call; neither torch nor this project can be imported.
@@ -89,7 +93,8 @@ def test_the_file_says_what_it_needs(tmp_path):
     actor = wild_actor()
     text = export_submission(actor.state_dict(), actor.config.to_dict(), tmp_path).read_text()
     imports = [line for line in text.splitlines() if line.startswith(("import ", "from "))]
-    assert imports == ["import base64", "import itertools", "import zlib", "from pathlib import Path", "import numpy as np"]
+    standard = ["import base64", "import itertools", "import zlib", "from pathlib import Path"]
+    assert imports == [*standard, "import numpy as np"]
     assert max(map(len, text.splitlines())) <= 400
 
 
@@ -121,3 +126,24 @@ def test_the_script_writes_once(tmp_path, capsys):
     main(Config(str(export), str(tmp_path / "out"), weights_beside=True, overwrite=True))
     assert (tmp_path / "out" / "weights.npy").exists()
     assert (tmp_path / "out" / "submission.py").read_text() != written
+
+
+@pytest.mark.parametrize("fill", [60, 150, 190, 195])
+def test_the_file_sees_rare_boards_as_the_reference_does(fill):
+    """Crowded boards: pockets, long bodies, too few beans, and a body that is empty."""
+    rng = random.Random(fill)
+    pockets = 0
+    for number in range(8):
+        game = crowded_game(rng, fill)
+        if number == 7:
+            game.snakes[4] = []
+        observation = {1: [row_col(bean) for bean in game.beans]}
+        observation |= {snake + 2: [row_col(cell) for cell in body] for snake, body in enumerate(game.snakes)}
+        memory = submission_template.Memory()
+        memory.step, memory.directions = game.step_count, dict(enumerate(game.directions))
+        board = submission_template.Board(observation)
+        for snake in range(6):
+            expected = team_features(game, snake)
+            assert submission_template.team_features(board, snake, memory) == pytest.approx(expected, abs=1e-9), snake
+            pockets += any(0 < share < 1 for share in expected[124:128])
+    assert pockets > 0
