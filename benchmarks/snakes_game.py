@@ -6,7 +6,7 @@ The peer is a checkout of github.com/jidiai/Competition_3v3snakes: its own game 
 Its joint actions are drawn and encoded beforehand and not timed. An environment step moves all six snakes once.
 
 random    full rules, both teams random; our draws are made in the kernel and are part of the time
-greedy    a greedy team and all "team" features of the other (float32 [games, 1, 3, 136]), which plays at random, too
+greedy    a greedy team and all "team" features of the other (float32 [games, 1, 3, 140]), which plays at random, too
           (the draws are part of the time)
 
 Everything takes turns inside a round, with as many steps as --seconds allow; seconds are the CPU seconds of the process

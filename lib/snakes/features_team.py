@@ -1,4 +1,4 @@
-"""The "team" features: 136 float32 per snake, relative to the snake and its team, as Warp functions.
+"""The "team" features: 140 float32 per snake, relative to the snake and its team, as Warp functions.
 
 Seen from snake s of team t. The others are the two mates, then the three enemies, each in ascending order. Torus delta
 of a cell x from the own head h: dr = ((x.row - h.row + 5) mod 10) - 5 in -5..4, dc = ((x.col - h.col + 10) mod 20) - 10
@@ -29,6 +29,10 @@ in -10..9; torus distance = min(|row difference|, 10 - |..|) + min(|column diffe
        beside their heads; 0 when enough are found, 1 when c itself is not open
 128-131 for each move, when a share between 0 and 1 is missing: 1 if the own tail is in the pocket or beside it
 132-135 the same for the tails of all snakes
+136-139 for each move of a snake of 6 cells or more how soon it may be shut in: 1 when c is not open, else (9 - t) / 8
+       for the first step t from 2 to 8 at which it has less than t cells, 0 when there is none. At step 1 it has c, and
+       the other heads have the open cells (as for pockets) beside them; at each later one the others spread to the open
+       cells beside theirs, then the snake to those beside its own that no other has
 
 An empty body (only after the end of a game, see the rules) counts as length 0 with head delta 0, 0; its own features
 are all 0; it is 31 cells away from every bean.
@@ -40,6 +44,7 @@ The look-ups are explained in `features_tables.py`.
 import warp as wp
 
 from lib.snakes.features_pockets import vec4f, write_pockets, write_room
+from lib.snakes.features_races import RACE_LENGTH, write_races
 from lib.snakes.features_tables import (
     BESIDE,
     DELTA_MASK,
@@ -62,7 +67,7 @@ from lib.snakes.rules import FEATURES, HEIGHT, SNAKES, TEAM, WIDTH
 
 COUNT = FEATURES["team"]
 WINDOW = 48  # cells around the head, without the centre
-TARGET, POCKETS = 116, 124  # where these numbers begin
+TARGET, POCKETS, RACES = 116, 124, 136  # where these numbers begin
 COSTS, ONTO = 24, 48  # words of `bean_facts`
 NEARER, AS_NEAR, NO_BEAN = 8, 4, 100  # what a bean costs more than its distance
 vec16 = wp.types.vector(length=16, dtype=int)
@@ -322,7 +327,7 @@ def write_snake(
     lead: float,
     row: wp.array(dtype=float),
 ):
-    """One row of 136 numbers: snake `own` (0..2) of a team. 1 when `write_pockets` is to look at it again."""
+    """One row of 140 numbers: snake `own` (0..2) of a team. 1 when `write_pockets` is to look at it again."""
     base = TEAM * (team & 1)
     snake = base + own
     head = place_at(words, HEAD + snake)
@@ -359,6 +364,8 @@ def write_snake(
     write_beans(row, found, 8 * own, facts)
     window = write_window(row, rows, head)
     write_target(words, deltas, facts, row, origin, found, own, (targets >> (3 * (TEAM - 1 - own))) & 7)
+    races = at_offset(row, RACES)
+    races[0] = vec4f()
     return write_room(words, ~window | leaving, snake, at_offset(row, POCKETS))
 
 
@@ -420,7 +427,7 @@ def write_team(
     team: int,
     out: wp.array(dtype=float),
 ):
-    """The three rows of a team, [3 * 136] numbers."""
+    """The three rows of a team, [3 * 140] numbers."""
     base = TEAM * (team & 1)
     found = bean_facts(words, deltas, team)
     targets = share_beans(found)
@@ -431,6 +438,7 @@ def write_team(
         lead += words[LENGTH + base + k] - words[LENGTH + (base ^ TEAM) + k]
     clock = float(words[STEP]) / 200.0
     narrow = int(0)
+    racing = int(0)
     for own in range(TEAM):
         row = row_of(out, own)
         if words[LENGTH + base + own] == 0:
@@ -441,12 +449,16 @@ def write_team(
                 words, deltas, facts, rows, leavers, found, targets, team, own, clock, float(lead) / 20.0, row
             )
             narrow = narrow | (doubt << own)
-    # Rare, and kept apart: its code beside the above, never run, costs a third of the time.
+            racing = racing | (wp.where(words[LENGTH + base + own] >= RACE_LENGTH, 1, 0) << own)
+    # Rarer, and kept apart: its code beside the above, never run, costs a third of the time.
     snake = int(0)
-    while narrow != 0:
+    while (narrow | racing) != 0:
         if (narrow & 1) == 1:
             write_pockets(words, leavers, base + snake, at_offset(row_of(out, snake), POCKETS))
+        if (racing & 1) == 1:
+            write_races(words, leavers, base + snake, at_offset(row_of(out, snake), RACES))
         narrow = narrow >> 1
+        racing = racing >> 1
         snake += 1
 
 

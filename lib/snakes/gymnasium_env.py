@@ -33,7 +33,7 @@ class SnakesVectorEnv(VectorEnv):
 
     view "team": one environment a game, observations float32 (num_envs, 3, F), actions (num_envs, 3). view "snake": one
     environment a snake, three neighbouring ones a game, for a policy that the three mates share: observations
-    (num_envs, F), actions (num_envs,); num_envs is a multiple of 3. F = 136 for features "team", 26 for "jidi26".
+    (num_envs, F), actions (num_envs,); num_envs is a multiple of 3. F = 140 for features "team", 26 for "jidi26".
 
     opponent: the name of a scripted team, or a NetworkPlayer (frozen; it must see the same features). side: which side
     of the board the agent plays; "both" means left in even games and right in odd ones. reward "own": the game's own

@@ -27,7 +27,7 @@ LIMIT = 20.0
 class SnakesParallelEnv(ParallelEnv):
     """One game of 3v3 snakes; agents team0_0 to team0_2 (left) and team1_0 to team1_2 (right).
 
-    observations: "team", float32 (136,), the layout of docs and kernel; "jidi26", float32 (26,), the original's
+    observations: "team", float32 (140,), the layout of docs and kernel; "jidi26", float32 (26,), the original's
     numbers; "grid", float32 (10, 20, 9), the planes of lib.snakes.planes with the own head in the middle. Actions 0 to
     3: up, down, left, right; the exact reverse of the direction becomes one of the other three at random (a rule of the
     game). Rewards are the game's: +1 a bean, 3 - length for a death. infos[agent]["action_mask"]: int8 (4,), 0 where

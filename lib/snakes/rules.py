@@ -33,7 +33,7 @@ CONTROLLERS = {
 }
 """Who chooses the actions of a team; external: the caller. 1-6 are the original's scripted opponents, 7 is ours."""
 
-FEATURES = {"team": 136, "jidi26": 26, "none": 0}
+FEATURES = {"team": 140, "jidi26": 26, "none": 0}
 """Feature layouts and their numbers per snake (docs in `features_team.py` and `features_jidi.py`)."""
 
 

@@ -18,7 +18,8 @@ CONFIG = {}
 WEIGHTS = ""
 
 HEIGHT, WIDTH, TEAM, SNAKES, BEANS, STEPS = 10, 20, 3, 6, 5, 200
-TEAM_FEATURES, JIDI_FEATURES = 136, 26
+TEAM_FEATURES, JIDI_FEATURES = 140, 26
+RACE_LENGTH, RACE_STEPS = 6, 8
 MOVES = ((-1, 0), (1, 0), (0, -1), (0, 1))  # up, down, left, right
 OPPOSITE = (1, 0, 3, 2)
 SIGHT = range(-3, 4)  # rows and columns of the window around the head
@@ -162,8 +163,8 @@ def distance(cell, other):
 
 
 def team_features(board, snake, memory):
-    """The 136 numbers of a snake: itself, its moves, beans by distance, mates, enemies, the cells around its head, its
-    target among the beans, and the pockets behind its moves."""
+    """The 140 numbers of a snake: itself, its moves, beans by distance, mates, enemies, the cells around its head, its
+    target among the beans, the pockets behind its moves, and the races for room with the other heads."""
     body = board.bodies[snake]
     if not body:
         return [0.0] * TEAM_FEATURES
@@ -197,7 +198,7 @@ def team_features(board, snake, memory):
             row += [0.0, 0.0, 0.0]
     for rows, columns in WINDOW:
         row.append(float(((head[0] + rows) % HEIGHT, (head[1] + columns) % WIDTH) in board.cells))
-    return row + target_features(board, snake) + pocket_features(board, snake)
+    return row + target_features(board, snake) + pocket_features(board, snake) + race_features(board, snake)
 
 
 def targets(board, team):
@@ -231,14 +232,23 @@ def target_features(board, snake):
     return toward + [rows / 5, columns / 10, away / 15, float(contested)]
 
 
-def pocket_features(board, snake):
-    """For each move the missing share of the room wanted behind it, own tail at that pocket, any tail at it."""
-    beans = set(board.beans)
+def closed_cells(board):
+    """The cells with a segment but for tails that leave: those of snakes that cannot eat."""
     closed = set(board.cells)
     for body in board.bodies:
-        # A tail leaves unless its snake eats.
-        if body and not any(step_to(body[0], move) in beans for move in range(4)):
+        if body and not any(step_to(body[0], move) in board.beans for move in range(4)):
             closed.discard(body[-1])
+    return closed
+
+
+def around(cells):
+    """The neighbours of some cells."""
+    return {step_to(cell, move) for cell in cells for move in range(4)}
+
+
+def pocket_features(board, snake):
+    """For each move the missing share of the room wanted behind it, own tail at that pocket, any tail at it."""
+    closed = closed_cells(board)
     wanted = len(board.bodies[snake]) + 2
     shares, own, others = [1.0] * 4, [0.0] * 4, [0.0] * 4
     for move in range(4):
@@ -247,14 +257,35 @@ def pocket_features(board, snake):
             continue
         pocket, edge = {start}, [start]
         while edge and len(pocket) < wanted:
-            edge = {step_to(cell, onward) for cell in edge for onward in range(4)} - closed - pocket
+            edge = around(edge) - closed - pocket
             pocket |= edge
         shares[move] = max(wanted - len(pocket), 0) / wanted
         if shares[move]:
-            around = pocket | {step_to(cell, onward) for cell in pocket for onward in range(4)}
-            own[move] = float(board.bodies[snake][-1] in around)
-            others[move] = float(any(body and body[-1] in around for body in board.bodies))
+            near = pocket | around(pocket)
+            own[move] = float(board.bodies[snake][-1] in near)
+            others[move] = float(any(body and body[-1] in near for body in board.bodies))
     return shares + own + others
+
+
+def race_features(board, snake):
+    """For each move how soon a snake of some length may be shut in, when all heads spread over the open cells."""
+    if len(board.bodies[snake]) < RACE_LENGTH:
+        return [0.0] * 4
+    closed = closed_cells(board)
+    heads = set(board.heads(other for other in range(SNAKES) if other != snake))
+    shares = [1.0] * 4
+    for move in range(4):
+        start = step_to(board.bodies[snake][0], move)
+        if start not in closed:
+            own, others = {start}, heads | around(heads) - closed
+            shares[move] = 0.0
+            for step in range(2, RACE_STEPS + 1):
+                others = others | around(others) - closed
+                own = own | around(own) - closed - others
+                if len(own) < step:
+                    shares[move] = (RACE_STEPS + 1 - step) / RACE_STEPS
+                    break
+    return shares
 
 
 def jidi_features(board, snake, memory):

@@ -1,7 +1,8 @@
-// What a team sees (the 136 numbers of the layout "team") and how it decides: the trained network, or the greedy script.
-const TEAM_FEATURES = 136;
+// What a team sees (the 140 numbers of the layout "team") and how it decides: the trained network, or the greedy script.
+const TEAM_FEATURES = 140;
 const SIGHT = 3; // cells that a snake sees up, down, left and right of its head
-const WINDOW_START = 68, TARGET_START = 116, POCKETS_START = 124;
+const WINDOW_START = 68, TARGET_START = 116, POCKETS_START = 124, RACES_START = 136;
+const RACE_LENGTH = 6, RACE_STEPS = 8;
 const FAR_AWAY = 31; // how far an empty body is from every bean
 const NO_BEAN = 100; // what a missing bean costs as a target
 const SIDES = [UP, DOWN, LEFT, RIGHT];
@@ -25,7 +26,7 @@ function othersOf(snake) {
   return [...all.filter(isMate), ...all.filter((other) => !isMate(other))];
 }
 
-// Float32Array of 136; all zero for an empty body.
+// Float32Array of 140; all zero for an empty body.
 function teamFeatures(state, snake) {
   const seen = new Float32Array(TEAM_FEATURES);
   const body = state.snakes[snake];
@@ -52,7 +53,9 @@ function teamFeatures(state, snake) {
   });
   fillWindow(seen, held, head);
   fillTarget(seen, state, snake);
-  fillPockets(seen, state, held, snake);
+  const closed = closedCells(state, held);
+  fillPockets(seen, state, closed, snake);
+  if (body.length >= RACE_LENGTH) fillRaces(seen, state, closed, snake);
   return seen;
 }
 
@@ -145,15 +148,19 @@ function fillTarget(seen, state, snake) {
   seen.set([rows / 5, columns / 10, distance / 15, contested ? 1 : 0], TARGET_START + 4);
 }
 
-// For each move the missing share of the room wanted behind it, own tail at that pocket, any tail at it.
-function fillPockets(seen, state, held, snake) {
-  const body = state.snakes[snake], wanted = body.length + 2;
+// The cells with a segment but for tails that leave: those of snakes that cannot eat.
+function closedCells(state, held) {
   const closed = held.slice();
   for (const other of state.snakes) {
-    // A tail leaves unless its snake eats.
     const eats = other.length && SIDES.some((side) => state.beans.includes(moved(other[0], side)));
     if (other.length && !eats) closed[other[other.length - 1]] = 0;
   }
+  return closed;
+}
+
+// For each move the missing share of the room wanted behind it, own tail at that pocket, any tail at it.
+function fillPockets(seen, state, closed, snake) {
+  const body = state.snakes[snake], wanted = body.length + 2;
   for (const side of SIDES) {
     const start = moved(body[0], side);
     if (closed[start]) {
@@ -178,6 +185,29 @@ function pocketOf(closed, start, wanted) {
     for (const side of SIDES) if (!closed[moved(cell, side)]) pocket.add(moved(cell, side));
   }
   return pocket;
+}
+
+// For each move how soon the snake may be shut in, when all heads spread over the open cells, the others first.
+function fillRaces(seen, state, closed, snake) {
+  const heads = state.snakes.filter((body, other) => other !== snake && body.length).map((body) => body[0]);
+  for (const side of SIDES) {
+    const start = moved(state.snakes[snake][0], side);
+    const others = spread(new Set(heads), (cell) => !closed[cell]), own = new Set([start]);
+    if (closed[start]) seen[RACES_START + side] = 1;
+    for (let step = 2; step <= RACE_STEPS && !closed[start]; step += 1) {
+      spread(others, (cell) => !closed[cell]);
+      spread(own, (cell) => !closed[cell] && !others.has(cell));
+      if (own.size >= step) continue;
+      seen[RACES_START + side] = (RACE_STEPS + 1 - step) / RACE_STEPS;
+      break;
+    }
+  }
+}
+
+// Adds to a set of cells those of their neighbours that are open.
+function spread(cells, open) {
+  for (const cell of [...cells]) for (const side of SIDES) if (open(moved(cell, side))) cells.add(moved(cell, side));
+  return cells;
 }
 
 // The original's 26 numbers, unscaled. Snakes of the right team see the ids of the teams exchanged.

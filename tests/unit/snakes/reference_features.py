@@ -1,12 +1,14 @@
-"""The feature rows "team" (136 numbers) and "jidi26" (26 numbers) of one snake, in plain Python."""
+"""The feature rows "team" (140 numbers) and "jidi26" (26 numbers) of one snake, in plain Python."""
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
 from itertools import permutations
 
 from reference import BEANS, HEIGHT, NEIGHBOUR, SNAKES, TEAM, WIDTH, Game, row_col
 
-TEAM_FEATURES, JIDI_FEATURES = 136, 26
+TEAM_FEATURES, JIDI_FEATURES = 140, 26
 
 
 def wrapped_delta(cell: int, origin: int) -> tuple[int, int]:
@@ -31,7 +33,7 @@ def mates_and_enemies(snake: int) -> tuple[list[int], list[int]]:
 
 
 def team_features(game: Game, snake: int) -> list[float]:
-    """The 136 numbers of one snake; all 0 for an empty body."""
+    """The 140 numbers of one snake; all 0 for an empty body."""
     if not game.snakes[snake]:
         return [0.0] * TEAM_FEATURES
     mates, enemies = mates_and_enemies(snake)
@@ -48,7 +50,7 @@ def team_features(game: Game, snake: int) -> list[float]:
     for other in mates + enemies:
         row += _other_features(game.snakes[other], head)
     row += _window_features(game, head)
-    return row + _target_features(game, snake) + _pocket_features(game, snake)
+    return row + _target_features(game, snake) + _pocket_features(game, snake) + _race_features(game, snake)
 
 
 def _move_features(game: Game, cell: int, mate_heads: list[int], enemy_heads: list[int]) -> list[float]:
@@ -131,12 +133,18 @@ def _target_features(game: Game, snake: int) -> list[float]:
     return [*toward, d_row / 5, d_col / 10, distance / 15, float(contested)]
 
 
-def _pocket_features(game: Game, snake: int) -> list[float]:
+def _closed(game: Game) -> set[int]:
+    """Cells with a segment; tails of snakes that cannot eat are open."""
+
     def stays(body: list[int]) -> bool:
         return any(cell in game.beans for cell in NEIGHBOUR[body[0]])
 
     closed = {cell for body in game.snakes for cell in body}
-    closed -= {body[-1] for body in game.snakes if body and not stays(body)}
+    return closed - {body[-1] for body in game.snakes if body and not stays(body)}
+
+
+def _pocket_features(game: Game, snake: int) -> list[float]:
+    closed = _closed(game)
     shares, own, others = [], [], []
     wanted = len(game.snakes[snake]) + 2
     for cell in NEIGHBOUR[game.snakes[snake][0]]:
@@ -152,6 +160,38 @@ def _pocket_features(game: Game, snake: int) -> list[float]:
         own.append(float(narrow and tails[snake]))
         others.append(float(narrow and any(tails)))
     return shares + own + others
+
+
+def _race_features(game: Game, snake: int) -> list[float]:
+    """Distances by a search from each cell: who is where first, the others one step ahead."""
+    if len(game.snakes[snake]) < 6:
+        return [0.0] * 4
+    closed = _closed(game)
+    heads = [body[0] for other, body in enumerate(game.snakes) if body and other != snake]
+    arrival = _arrivals(heads, closed, lambda cell, step: True)
+
+    def share(start: int) -> float:
+        if start in closed:
+            return 1.0
+        # The snake stands on `start` at step 1, and enters a cell only before any of the others does.
+        own = _arrivals([start], closed, lambda cell, step: step + 1 < arrival.get(cell, 99))
+        sizes = {step: sum(away + 1 <= step for away in own.values()) for step in range(2, 9)}
+        return next(((9 - step) / 8 for step in sizes if sizes[step] < step), 0.0)
+
+    return [share(cell) for cell in NEIGHBOUR[game.snakes[snake][0]]]
+
+
+def _arrivals(starts: list[int], closed: set[int], may_enter: Callable[[int, int], bool]) -> dict[int, int]:
+    """The step at which each cell is reached, the starts at 0; only cells that are not closed and may be entered."""
+    steps = dict.fromkeys(starts, 0)
+    queue = deque(starts)
+    while queue:
+        cell = queue.popleft()
+        for near in NEIGHBOUR[cell]:
+            if near not in steps and near not in closed and may_enter(near, steps[cell] + 1):
+                steps[near] = steps[cell] + 1
+                queue.append(near)
+    return steps
 
 
 def jidi_features(game: Game, snake: int) -> list[float]:

@@ -130,9 +130,9 @@ def test_the_script_writes_once(tmp_path, capsys):
 
 @pytest.mark.parametrize("fill", [60, 150, 190, 195])
 def test_the_file_sees_rare_boards_as_the_reference_does(fill):
-    """Crowded boards: pockets, long bodies, too few beans, and a body that is empty."""
+    """Crowded boards: pockets, races, long bodies, too few beans, and a body that is empty."""
     rng = random.Random(fill)
-    pockets = 0
+    pockets = races = 0
     for number in range(8):
         game = crowded_game(rng, fill)
         if number == 7:
@@ -146,4 +146,5 @@ def test_the_file_sees_rare_boards_as_the_reference_does(fill):
             expected = team_features(game, snake)
             assert submission_template.team_features(board, snake, memory) == pytest.approx(expected, abs=1e-9), snake
             pockets += any(0 < share < 1 for share in expected[124:128])
-    assert pockets > 0
+            races += any(0 < share < 1 for share in expected[136:140])
+    assert pockets > 0 and races > 0
