@@ -1,20 +1,23 @@
 """Races: whether a snake can be shut in by the heads around it; part of the "team" features, as Warp functions.
 
 A pocket (`features_pockets.py`) is closed already. Most deaths of a trained team began a little earlier: in room that
-was open, but that other snakes, mates too, reach first. So the snake and all other heads spread over the board, one
-cell a step. Only for snakes of some length: a short one has next to nothing to lose.
+was open, but that other snakes, mates too, reached first. So the snake and all other heads spread over the board, one
+cell a step, while the bodies go on and leave one cell a step. Only for snakes of some length: a short one has next to
+nothing to lose.
 """
 
 # ruff: noqa: RUF046, UP018 (in a Warp function `int(...)` makes a local that a loop may change)
 import warp as wp
 
-from lib.snakes.features_pockets import closed_rows, moved, vec4f
-from lib.snakes.kernel_board import FULL_ROW, HEAD, LENGTH, place_at
+from lib.snakes.features_pockets import closed_rows, vec4f
+from lib.snakes.kernel_board import FULL_ROW, HEAD, LENGTH, TAIL, place_at, step_from
 from lib.snakes.kernel_regions import Rows, beside, count_cells, is_open
 from lib.snakes.rules import HEIGHT, SNAKES
 
-RACE_STEPS = 8
+RACE_STEPS = 12
 RACE_LENGTH = 6  # shorter snakes do not race
+FourRows = wp.types.vector(length=4 * HEIGHT, dtype=int)
+vec6 = wp.types.vector(length=SNAKES, dtype=int)
 
 
 @wp.func
@@ -31,41 +34,73 @@ def grown(cells: Rows, closed: Rows) -> Rows:
 
 
 @wp.func
-def race(closed: Rows, others: Rows, start: int) -> float:
-    """How soon a snake that goes to `start` may be shut in: 0 never, 1 at once; `others`: what they reach by then."""
-    own = Rows()
-    own[start >> 5] = 1 << (start & 31)
-    cells = int(1)
+def other_heads(words: wp.array(dtype=int), snake: int) -> Rows:
+    """The cells of all other heads."""
+    rows = Rows()
+    for other in range(SNAKES):
+        if other != snake and words[LENGTH + other] > 0:
+            place = place_at(words, HEAD + other)
+            rows[place >> 5] = rows[place >> 5] | (1 << (place & 31))
+    return rows
+
+
+@wp.func
+def write_races(
+    words: wp.array(dtype=int),
+    codes: wp.array(dtype=wp.uint8),
+    neighbours: wp.array(dtype=wp.int16),
+    leavers: int,
+    snake: int,
+    numbers: wp.array(dtype=vec4f),
+):
+    """Four numbers of a snake, how soon it may be shut in after each move: 0 never, 1 the move itself is not open.
+
+    leavers: bit s, the tail of snake s leaves with the first step.
+    """
+    closed = closed_rows(words, leavers)
+    others = grown(other_heads(words, snake), closed)
+    lasts = vec6()  # of each body the segment that leaves next, and how many are left
+    lengths = vec6()
+    for other in range(SNAKES):
+        lasts[other] = place_at(words, TAIL + other)
+        lengths[other] = words[LENGTH + other]
+        if ((leavers >> other) & 1) == 1 and lengths[other] > 0:
+            lasts[other] = step_from(neighbours, lasts[other], int(codes[lasts[other]]) & 7)
+            lengths[other] = lengths[other] - 1
+    shares = vec4f(1.0, 1.0, 1.0, 1.0)
+    cells = FourRows()
+    racing = int(0)
+    for m in range(4):
+        start = step_from(neighbours, place_at(words, HEAD + snake), m)
+        if is_open(closed, start) == 1:
+            cells[HEIGHT * m + (start >> 5)] = 1 << (start & 31)
+            shares[m] = 0.0
+            racing = racing | (1 << m)
     step = int(1)
-    # With so many cells as there are steps the race is won; nearly always that is so after three.
-    while cells >= step and cells < RACE_STEPS and step < RACE_STEPS:
+    while racing != 0 and step < RACE_STEPS:
         step += 1
+        for other in range(SNAKES):
+            if lengths[other] > 1:
+                last = lasts[other]
+                closed[last >> 5] = closed[last >> 5] & ~(1 << (last & 31))
+                lasts[other] = step_from(neighbours, last, int(codes[last]) & 7)
+                lengths[other] = lengths[other] - 1
         others = grown(others, closed)
         taken = Rows()
         for r in range(HEIGHT):
             taken[r] = closed[r] | others[r]
-        own = grown(own, taken)
-        cells = count_cells(own)
-    return wp.where(cells < step, float(RACE_STEPS + 1 - step) / float(RACE_STEPS), 0.0)
-
-
-@wp.func
-def write_races(words: wp.array(dtype=int), leavers: int, snake: int, numbers: wp.array(dtype=vec4f)):
-    """Four numbers of a snake; leavers: bit s, the tail of snake s leaves."""
-    closed = closed_rows(words, leavers)
-    heads = Rows()
-    for other in range(SNAKES):
-        if other != snake and words[LENGTH + other] > 0:
-            place = place_at(words, HEAD + other)
-            heads[place >> 5] = heads[place >> 5] | (1 << (place & 31))
-    others = grown(heads, closed)
-    shares = vec4f()
-    m = int(0)
-    while m < 4:
-        start = moved(place_at(words, HEAD + snake), m)
-        if is_open(closed, start) == 1:
-            shares[m] = race(closed, others, start)
-        else:
-            shares[m] = 1.0
-        m += 1
+        for m in range(4):
+            if ((racing >> m) & 1) == 1:
+                own = Rows()
+                for r in range(HEIGHT):
+                    own[r] = cells[HEIGHT * m + r]
+                own = grown(own, taken)
+                for r in range(HEIGHT):
+                    cells[HEIGHT * m + r] = own[r]
+                count = count_cells(own)
+                if count < step:
+                    shares[m] = float(RACE_STEPS + 1 - step) / float(RACE_STEPS)
+                # With as many cells as there are steps the race is won; nearly always that is so after four.
+                if count < step or count >= RACE_STEPS:
+                    racing = racing & ~(1 << m)
     numbers[0] = shares

@@ -29,10 +29,11 @@ in -10..9; torus distance = min(|row difference|, 10 - |..|) + min(|column diffe
        beside their heads; 0 when enough are found, 1 when c itself is not open
 128-131 for each move, when a share between 0 and 1 is missing: 1 if the own tail is in the pocket or beside it
 132-135 the same for the tails of all snakes
-136-139 for each move of a snake of 6 cells or more how soon it may be shut in: 1 when c is not open, else (9 - t) / 8
-       for the first step t from 2 to 8 at which it has less than t cells, 0 when there is none. At step 1 it has c, and
-       the other heads have the open cells (as for pockets) beside them; at each later one the others spread to the open
-       cells beside theirs, then the snake to those beside its own that no other has
+136-139 for each move of a snake of 6 cells or more how soon it may be shut in: 1 when c is not open, else (13 - t) / 12
+       for the first t from 2 to 12 at which it has less than t cells, 0 when there is none. At step 1 it has c, and the
+       other heads have the open cells (as for pockets) beside them. At each later step the last segment of each body,
+       unless it is the head, leaves its cell open, then the others spread to the open cells beside theirs, then the
+       snake to those beside its own that no other has
 
 An empty body (only after the end of a game, see the rules) counts as length 0 with head delta 0, 0; its own features
 are all 0; it is 31 cells away from every bean.
@@ -422,6 +423,8 @@ def four_bits(bits: int) -> vec4f:
 @wp.func
 def write_team(
     words: wp.array(dtype=int),
+    codes: wp.array(dtype=wp.uint8),
+    neighbours: wp.array(dtype=wp.int16),
     deltas: wp.array(dtype=int),
     facts: wp.array(dtype=vec4f),
     team: int,
@@ -456,7 +459,8 @@ def write_team(
         if (narrow & 1) == 1:
             write_pockets(words, leavers, base + snake, at_offset(row_of(out, snake), POCKETS))
         if (racing & 1) == 1:
-            write_races(words, leavers, base + snake, at_offset(row_of(out, snake), RACES))
+            races = at_offset(row_of(out, snake), RACES)
+            write_races(words, codes, neighbours, leavers, base + snake, races)
         narrow = narrow >> 1
         racing = racing >> 1
         snake += 1

@@ -148,6 +148,8 @@ def write_features(
     the arrays as they are that would take a third of the time of a step.
     """
     words = wp.array(ptr=words_at, shape=(WORDS,), dtype=int)
+    codes = wp.array(ptr=codes_at, shape=(PLACES,), dtype=wp.uint8)
+    neighbours = wp.array(ptr=neighbours_at, shape=(NEIGHBOURS,), dtype=wp.int16)
     count = wp.where(kind == TEAM_FEATURES, TEAM_COUNT, JIDI_COUNT)
     for index in range(1 + both):
         team = wp.where(both != 0, index, side & 1)
@@ -156,10 +158,8 @@ def write_features(
             deltas = wp.array(ptr=deltas_at, shape=(DELTAS + 256,), dtype=int)
             facts = wp.array(ptr=facts_at, shape=(FACTS,), dtype=vec4f)
             out = wp.array(ptr=address, shape=(TEAM * TEAM_COUNT,), dtype=float)
-            write_team(words, deltas, facts, team, out)
+            write_team(words, codes, neighbours, deltas, facts, team, out)
         else:
-            codes = wp.array(ptr=codes_at, shape=(PLACES,), dtype=wp.uint8)
-            neighbours = wp.array(ptr=neighbours_at, shape=(NEIGHBOURS,), dtype=wp.int16)
             row = wp.array(ptr=address, shape=(TEAM * JIDI_COUNT,), dtype=float)
             write_jidi(words, codes, neighbours, team, row)
 

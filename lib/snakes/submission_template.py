@@ -19,7 +19,7 @@ WEIGHTS = ""
 
 HEIGHT, WIDTH, TEAM, SNAKES, BEANS, STEPS = 10, 20, 3, 6, 5, 200
 TEAM_FEATURES, JIDI_FEATURES = 140, 26
-RACE_LENGTH, RACE_STEPS = 6, 8
+RACE_LENGTH, RACE_STEPS = 6, 12
 MOVES = ((-1, 0), (1, 0), (0, -1), (0, 1))  # up, down, left, right
 OPPOSITE = (1, 0, 3, 2)
 SIGHT = range(-3, 4)  # rows and columns of the window around the head
@@ -236,9 +236,14 @@ def closed_cells(board):
     """The cells with a segment but for tails that leave: those of snakes that cannot eat."""
     closed = set(board.cells)
     for body in board.bodies:
-        if body and not any(step_to(body[0], move) in board.beans for move in range(4)):
+        if body and not stays(board, body):
             closed.discard(body[-1])
     return closed
+
+
+def stays(board, body):
+    """Whether the tail of a snake may stay: there is a bean beside its head."""
+    return any(step_to(body[0], move) in board.beans for move in range(4))
 
 
 def around(cells):
@@ -268,18 +273,21 @@ def pocket_features(board, snake):
 
 
 def race_features(board, snake):
-    """For each move how soon a snake of some length may be shut in, when all heads spread over the open cells."""
+    """For each move how soon a snake of some length may be shut in: all heads spread over the open cells, the others
+    first, while the bodies leave a cell a step."""
     if len(board.bodies[snake]) < RACE_LENGTH:
         return [0.0] * 4
-    closed = closed_cells(board)
     heads = set(board.heads(other for other in range(SNAKES) if other != snake))
+    bodies = [(body, stays(board, body)) for body in board.bodies if body]
     shares = [1.0] * 4
     for move in range(4):
         start = step_to(board.bodies[snake][0], move)
+        closed = closed_cells(board)
         if start not in closed:
             own, others = {start}, heads | around(heads) - closed
             shares[move] = 0.0
             for step in range(2, RACE_STEPS + 1):
+                closed -= {body[-left] for body, late in bodies if (left := step - late) < len(body)}
                 others = others | around(others) - closed
                 own = own | around(own) - closed - others
                 if len(own) < step:

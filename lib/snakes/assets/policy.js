@@ -2,7 +2,7 @@
 const TEAM_FEATURES = 140;
 const SIGHT = 3; // cells that a snake sees up, down, left and right of its head
 const WINDOW_START = 68, TARGET_START = 116, POCKETS_START = 124, RACES_START = 136;
-const RACE_LENGTH = 6, RACE_STEPS = 8;
+const RACE_LENGTH = 6, RACE_STEPS = 12;
 const FAR_AWAY = 31; // how far an empty body is from every bean
 const NO_BEAN = 100; // what a missing bean costs as a target
 const SIDES = [UP, DOWN, LEFT, RIGHT];
@@ -148,13 +148,13 @@ function fillTarget(seen, state, snake) {
   seen.set([rows / 5, columns / 10, distance / 15, contested ? 1 : 0], TARGET_START + 4);
 }
 
+// Whether the tail of a snake may stay: there is a bean beside its head.
+const stays = (state, body) => SIDES.some((side) => state.beans.includes(moved(body[0], side)));
+
 // The cells with a segment but for tails that leave: those of snakes that cannot eat.
 function closedCells(state, held) {
   const closed = held.slice();
-  for (const other of state.snakes) {
-    const eats = other.length && SIDES.some((side) => state.beans.includes(moved(other[0], side)));
-    if (other.length && !eats) closed[other[other.length - 1]] = 0;
-  }
+  for (const body of state.snakes) if (body.length && !stays(state, body)) closed[body[body.length - 1]] = 0;
   return closed;
 }
 
@@ -187,14 +187,20 @@ function pocketOf(closed, start, wanted) {
   return pocket;
 }
 
-// For each move how soon the snake may be shut in, when all heads spread over the open cells, the others first.
-function fillRaces(seen, state, closed, snake) {
+// For each move how soon the snake may be shut in: all heads spread over the open cells, the others first, while the
+// bodies leave a cell a step.
+function fillRaces(seen, state, closedNow, snake) {
+  const late = state.snakes.map((body) => (body.length && stays(state, body) ? 1 : 0));
   const heads = state.snakes.filter((body, other) => other !== snake && body.length).map((body) => body[0]);
   for (const side of SIDES) {
-    const start = moved(state.snakes[snake][0], side);
+    const start = moved(state.snakes[snake][0], side), closed = closedNow.slice();
     const others = spread(new Set(heads), (cell) => !closed[cell]), own = new Set([start]);
     if (closed[start]) seen[RACES_START + side] = 1;
     for (let step = 2; step <= RACE_STEPS && !closed[start]; step += 1) {
+      state.snakes.forEach((body, other) => {
+        const left = step - late[other];
+        if (left < body.length) closed[body[body.length - left]] = 0;
+      });
       spread(others, (cell) => !closed[cell]);
       spread(own, (cell) => !closed[cell] && !others.has(cell));
       if (own.size >= step) continue;

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
+import heapq
 from itertools import permutations
 
 from reference import BEANS, HEIGHT, NEIGHBOUR, SNAKES, TEAM, WIDTH, Game, row_col
@@ -135,12 +134,13 @@ def _target_features(game: Game, snake: int) -> list[float]:
 
 def _closed(game: Game) -> set[int]:
     """Cells with a segment; tails of snakes that cannot eat are open."""
-
-    def stays(body: list[int]) -> bool:
-        return any(cell in game.beans for cell in NEIGHBOUR[body[0]])
-
     closed = {cell for body in game.snakes for cell in body}
-    return closed - {body[-1] for body in game.snakes if body and not stays(body)}
+    return closed - {body[-1] for body in game.snakes if body and not _stays(game, body)}
+
+
+def _stays(game: Game, body: list[int]) -> bool:
+    """Whether a tail may stay, as the head has a bean beside it."""
+    return any(cell in game.beans for cell in NEIGHBOUR[body[0]])
 
 
 def _pocket_features(game: Game, snake: int) -> list[float]:
@@ -163,34 +163,37 @@ def _pocket_features(game: Game, snake: int) -> list[float]:
 
 
 def _race_features(game: Game, snake: int) -> list[float]:
-    """Distances by a search from each cell: who is where first, the others one step ahead."""
+    """By the step at which each cell opens and at which it is first reached: searches in the order of these steps."""
     if len(game.snakes[snake]) < 6:
         return [0.0] * 4
-    closed = _closed(game)
+    opens = {}
+    for body in filter(None, game.snakes):
+        opens[body[0]] = 99
+        opens |= {cell: behind + 1 + _stays(game, body) for behind, cell in enumerate(reversed(body[1:]))}
     heads = [body[0] for other, body in enumerate(game.snakes) if body and other != snake]
-    arrival = _arrivals(heads, closed, lambda cell, step: True)
+    others = _arrivals(dict.fromkeys(heads, 0), opens, {})
 
     def share(start: int) -> float:
-        if start in closed:
+        if opens.get(start, 0) > 1:
             return 1.0
-        # The snake stands on `start` at step 1, and enters a cell only before any of the others does.
-        own = _arrivals([start], closed, lambda cell, step: step + 1 < arrival.get(cell, 99))
-        sizes = {step: sum(away + 1 <= step for away in own.values()) for step in range(2, 9)}
-        return next(((9 - step) / 8 for step in sizes if sizes[step] < step), 0.0)
+        own = _arrivals({start: 1}, opens, others)
+        sizes = {step: sum(reached <= step for reached in own.values()) for step in range(2, 13)}
+        return next(((13 - step) / 12 for step in sizes if sizes[step] < step), 0.0)
 
     return [share(cell) for cell in NEIGHBOUR[game.snakes[snake][0]]]
 
 
-def _arrivals(starts: list[int], closed: set[int], may_enter: Callable[[int, int], bool]) -> dict[int, int]:
-    """The step at which each cell is reached, the starts at 0; only cells that are not closed and may be entered."""
-    steps = dict.fromkeys(starts, 0)
-    queue = deque(starts)
+def _arrivals(starts: dict[int, int], opens: dict[int, int], others: dict[int, int]) -> dict[int, int]:
+    """The first step at which each cell is reached: once it is open, and before any of the others reaches it."""
+    steps, queue = {}, [(step, cell) for cell, step in starts.items()]
     while queue:
-        cell = queue.popleft()
-        for near in NEIGHBOUR[cell]:
-            if near not in steps and near not in closed and may_enter(near, steps[cell] + 1):
-                steps[near] = steps[cell] + 1
-                queue.append(near)
+        step, cell = heapq.heappop(queue)
+        if cell not in steps:
+            steps[cell] = step
+            for near in NEIGHBOUR[cell]:
+                then = max(step + 1, opens.get(near, 0))
+                if then < min(others.get(near, 99), 99):
+                    heapq.heappush(queue, (then, near))
     return steps
 
 
