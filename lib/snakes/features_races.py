@@ -45,6 +45,25 @@ def other_heads(words: wp.array(dtype=int), snake: int) -> Rows:
 
 
 @wp.func
+def first_cells(words: wp.array(dtype=int), neighbours: wp.array(dtype=wp.int16), closed: Rows, snake: int) -> FourRows:
+    """For each move the cell it leads to, nothing when that is not open."""
+    cells = FourRows()
+    for m in range(4):
+        place = step_from(neighbours, place_at(words, HEAD + snake), m)
+        cells[HEIGHT * m + (place >> 5)] = is_open(closed, place) << (place & 31)
+    return cells
+
+
+@wp.func
+def cells_of(cells: FourRows, move: int) -> Rows:
+    """The cells of one of the four moves."""
+    rows = Rows()
+    for r in range(HEIGHT):
+        rows[r] = cells[HEIGHT * move + r]
+    return rows
+
+
+@wp.func
 def write_races(
     words: wp.array(dtype=int),
     codes: wp.array(dtype=wp.uint8),
@@ -53,50 +72,44 @@ def write_races(
     snake: int,
     numbers: wp.array(dtype=vec4f),
 ):
-    """Four numbers of a snake, how soon it may be shut in after each move: 0 never, 1 the move itself is not open.
+    """Four numbers of a snake, how soon it may be shut in after each move: 1 when its cell is not open, 0 never.
 
     leavers: bit s, the tail of snake s leaves with the first step.
     """
     closed = closed_rows(words, leavers)
     others = grown(other_heads(words, snake), closed)
-    lasts = vec6()  # of each body the segment that leaves next, and how many are left
-    lengths = vec6()
+    cells = first_cells(words, neighbours, closed, snake)
+    lasts = vec6()  # of each body the segment that leaves next
+    lengths = vec6()  # and how many are left
     for other in range(SNAKES):
         lasts[other] = place_at(words, TAIL + other)
         lengths[other] = words[LENGTH + other]
         if ((leavers >> other) & 1) == 1 and lengths[other] > 0:
             lasts[other] = step_from(neighbours, lasts[other], int(codes[lasts[other]]) & 7)
             lengths[other] = lengths[other] - 1
-    shares = vec4f(1.0, 1.0, 1.0, 1.0)
-    cells = FourRows()
-    racing = int(0)
-    for m in range(4):
-        start = step_from(neighbours, place_at(words, HEAD + snake), m)
-        if is_open(closed, start) == 1:
-            cells[HEIGHT * m + (start >> 5)] = 1 << (start & 31)
-            shares[m] = 0.0
-            racing = racing | (1 << m)
-    step = int(1)
+    shares = vec4f()
+    racing = int(15)
+    step = int(0)
     while racing != 0 and step < RACE_STEPS:
         step += 1
-        for other in range(SNAKES):
-            if lengths[other] > 1:
-                last = lasts[other]
-                closed[last >> 5] = closed[last >> 5] & ~(1 << (last & 31))
-                lasts[other] = step_from(neighbours, last, int(codes[last]) & 7)
-                lengths[other] = lengths[other] - 1
-        others = grown(others, closed)
         taken = Rows()
-        for r in range(HEIGHT):
-            taken[r] = closed[r] | others[r]
+        if step > 1:
+            for other in range(SNAKES):
+                if lengths[other] > 1:
+                    last = lasts[other]
+                    closed[last >> 5] = closed[last >> 5] & ~(1 << (last & 31))
+                    lasts[other] = step_from(neighbours, last, int(codes[last]) & 7)
+                    lengths[other] = lengths[other] - 1
+            others = grown(others, closed)
+            for r in range(HEIGHT):
+                taken[r] = closed[r] | others[r]
         for m in range(4):
             if ((racing >> m) & 1) == 1:
-                own = Rows()
-                for r in range(HEIGHT):
-                    own[r] = cells[HEIGHT * m + r]
-                own = grown(own, taken)
-                for r in range(HEIGHT):
-                    cells[HEIGHT * m + r] = own[r]
+                own = cells_of(cells, m)
+                if step > 1:
+                    own = grown(own, taken)
+                    for r in range(HEIGHT):
+                        cells[HEIGHT * m + r] = own[r]
                 count = count_cells(own)
                 if count < step:
                     shares[m] = float(RACE_STEPS + 1 - step) / float(RACE_STEPS)

@@ -29,8 +29,8 @@ in -10..9; torus distance = min(|row difference|, 10 - |..|) + min(|column diffe
        beside their heads; 0 when enough are found, 1 when c itself is not open
 128-131 for each move, when a share between 0 and 1 is missing: 1 if the own tail is in the pocket or beside it
 132-135 the same for the tails of all snakes
-136-139 for each move of a snake of 6 cells or more how soon it may be shut in: 1 when c is not open, else (13 - t) / 12
-       for the first t from 2 to 12 at which it has less than t cells, 0 when there is none. At step 1 it has c, and the
+136-139 for each move of a snake of 6 cells or more how soon it may be shut in: (13 - t) / 12 for the first step t from
+       1 to 12 at which it has less than t cells, 0 when there is none. At step 1 it has c, if that is open, and the
        other heads have the open cells (as for pockets) beside them. At each later step the last segment of each body,
        unless it is the head, leaves its cell open, then the others spread to the open cells beside theirs, then the
        snake to those beside its own that no other has
