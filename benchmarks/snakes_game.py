@@ -7,7 +7,8 @@ Its joint actions are drawn and encoded beforehand and not timed. An environment
 
 random    full rules, both teams random; our draws are made in the kernel and are part of the time
 greedy    a greedy team and all "team" features of the other (float32 [games, 1, 3, 140]), which plays at random, too
-          (the draws are part of the time)
+          (the draws are part of the time). Its snakes stay short, so that pockets and races, which are looked at only
+          where there is something to lose, are rare: against a team of long snakes the features cost more
 
 Everything takes turns inside a round, with as many steps as --seconds allow; seconds are the CPU seconds of the process
 (both sides run on one thread), which other work on the machine disturbs least. Each ratio is the median over the rounds
