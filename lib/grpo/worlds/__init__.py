@@ -1,0 +1,1 @@
+"""Service domains as one engine: databases, tools, users, tasks and rewards; plain Python, no model."""
