@@ -35,14 +35,24 @@ class Call:
 
 
 class World:
-    """Databases on `agent_base` and (telecom's phone) `user_base`, and the tools of both sides."""
+    """Databases on `agent_base` and (telecom's phone) `user_base`, and the tools of both sides.
 
-    def __init__(self, domain: Domain, agent_base: Base, user_base: Base | None = None):
+    `resume` holds what another world on these bases had changed (`Database.changed` of both sides): start from there.
+    """
+
+    def __init__(
+        self, domain: Domain, agent_base: Base, user_base: Base | None = None, resume: tuple[dict, dict] | None = None
+    ):
         self.domain = domain
         self.agent = domain.toolkit(Database(agent_base))
         self.user = domain.user_toolkit(Database(user_base)) if domain.user_toolkit else None
         # Exceptions that were no ToolError: our own mistakes. They reach the agent as text; tests want none.
         self.faults: list[str] = []
+        if resume is not None:
+            self.agent.db.changed.update(resume[0])
+            if self.user:
+                self.user.db.changed.update(resume[1])
+            return
         self.synchronise()
         self._commit()
 

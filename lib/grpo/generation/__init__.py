@@ -1,0 +1,1 @@
+"""Generated worlds: seeded databases, task templates, and a solver that writes gold actions and expert dialogues."""

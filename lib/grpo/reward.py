@@ -1,0 +1,127 @@
+"""The reward of an episode: strict, by the rules of tau2-bench, as a product over the task's `reward_basis`.
+
+Each part is 0 or 1. A part that is not in the basis is worked out and shown but does not count. NL_ASSERTION needs a
+judge: without one it is left out of the product, and `Reward.dropped` says so.
+"""
+
+import re
+from dataclasses import dataclass
+
+from lib.grpo.task import BASIS, Action, Task
+from lib.grpo.worlds.tools import ToolError
+from lib.grpo.worlds.world import ASSISTANT, Call, World
+
+# How an episode may end and still count.
+GOOD_ENDS = ("user_stop", "agent_stop")
+NUMBER = re.compile(r"\d+(?:\.\d+)?")
+# In generated tasks a message with more numbers than this communicates none: nobody can find the answer in it.
+MOST_NUMBERS = 12
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at: the part it belongs to, what it is, and whether it holds."""
+
+    part: str
+    what: str
+    met: bool
+
+
+@dataclass(frozen=True)
+class Reward:
+    """`total` is the success (0 or 1) plus shaping, which is 0 unless asked for; `breakdown` is part -> 0 or 1."""
+
+    total: float
+    success: float
+    breakdown: dict[str, float]
+    checks: tuple[Check, ...]
+    dropped: tuple[str, ...] = ()
+    note: str = ""
+
+
+def score(task: Task, world: World, calls: list[Call], said: list[str], end: str | None) -> Reward:
+    """The reward of an episode that left `world`, made `calls`, told the user `said` and ended with `end`.
+
+    `end` is None while the episode goes on. A task without criteria, or with neither actions nor assertions, gives 1
+    for DB and ENV_ASSERTION.
+    """
+    if end not in GOOD_ENDS:
+        return Reward(0.0, 0.0, {}, (), note=f"ended early: {end or 'not at an end'}")
+    criteria = task.criteria
+    if criteria is None:
+        return Reward(1.0, 1.0, {}, (), note="no criteria")
+    checks = [
+        *_check_database(task, world, criteria),
+        *_check_assertions(world, criteria.get("env_assertions") or []),
+        *_check_communicated(criteria.get("communicate_info") or [], said, strict=task.template is not None),
+        *(Check("ACTION", _show(action), any(matches(action, call) for call in calls)) for action in task.actions),
+        *(
+            Check("FORBIDDEN", name, all(call.name != name for call in calls))
+            for name in criteria.get("forbidden") or []
+        ),
+    ]
+    parts = {part: 1.0 for part in BASIS if part != "NL_ASSERTION"}
+    for check in checks:
+        parts[check.part] *= check.met
+    dropped = tuple(part for part in task.basis if part not in parts)
+    total = 1.0
+    for part in task.basis:
+        total *= parts.get(part, 1.0)
+    return Reward(total, total, {part: parts[part] for part in task.basis if part in parts}, tuple(checks), dropped)
+
+
+def matches(action: Action, call: Call) -> bool:
+    """Whether a call is the gold action, by whomever: alone, the agent makes the user's calls too.
+
+    Without `compare_args` the arguments that the call gives are compared, so one that is left out passes; an empty list
+    compares the name alone.
+    """
+    if action.name != call.name:
+        return False
+    names = set(call.arguments if action.compare_args is None else action.compare_args)
+    return {name: value for name, value in call.arguments.items() if name in names} == {
+        name: value for name, value in action.arguments.items() if name in names
+    }
+
+
+def _check_database(task: Task, world: World, criteria: dict) -> list[Check]:
+    if criteria.get("actions") is None and criteria.get("env_assertions") is None:
+        return []
+    gold, reached = task.gold_state, world.state()
+    checks = [Check("DB", "agent database", gold[0] == reached[0])]
+    if gold[1] is not None:
+        checks.append(Check("DB", "user database", gold[1] == reached[1]))
+    return checks
+
+
+def _check_assertions(world: World, assertions: list[dict]) -> list[Check]:
+    """Named predicates on the final state; one that cannot be worked out does not hold."""
+    checks = []
+    for row in assertions:
+        arguments = row.get("arguments") or {}
+        try:
+            met = world.run(row["env_type"], row["func_name"], arguments) == row.get("assert_value", True)
+        except ToolError:
+            met = False
+        what = f"{row['func_name']}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
+        checks.append(Check("ENV_ASSERTION", what, met))
+    return checks
+
+
+def _check_communicated(wanted: list[str], said: list[str], strict: bool) -> list[Check]:
+    """As in the benchmark, a substring of some message without its commas; `strict` (generated tasks) wants whole
+    numbers, and skips messages that hold too many of them."""
+    heard = [text.lower().replace(",", "") for text in said]
+    if not strict:
+        return [Check("COMMUNICATE", what, any(what.lower() in text for text in heard)) for what in wanted]
+    heard = [text for text in heard if len(set(NUMBER.findall(text))) <= MOST_NUMBERS]
+    checks = []
+    for what in wanted:
+        pattern = re.compile(rf"(?<![\d.]){re.escape(what.lower())}(?!\.?\d)")
+        checks.append(Check("COMMUNICATE", what, any(pattern.search(text) for text in heard)))
+    return checks
+
+
+def _show(action: Action) -> str:
+    who = "" if action.requestor == ASSISTANT else "user: "
+    return f"{who}{action.name}({', '.join(f'{name}={value!r}' for name, value in action.arguments.items())})"
