@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 
 from lib.grpo.task import BASIS, Action, Task
+from lib.grpo.users.parser import understand
 from lib.grpo.worlds.tools import ToolError
 from lib.grpo.worlds.world import ASSISTANT, Call, World
 
@@ -59,6 +60,7 @@ def score(task: Task, world: World, calls: list[Call], said: list[str], end: str
             Check("FORBIDDEN", name, all(call.name != name for call in calls))
             for name in criteria.get("forbidden") or []
         ),
+        *_check_refused(criteria, said),
     ]
     parts = {part: 1.0 for part in BASIS if part != "NL_ASSERTION"}
     for check in checks:
@@ -82,6 +84,13 @@ def matches(action: Action, call: Call) -> bool:
     return {name: value for name, value in call.arguments.items() if name in names} == {
         name: value for name, value in action.arguments.items() if name in names
     }
+
+
+def _check_refused(criteria: dict, said: list[str]) -> list[Check]:
+    """Doing nothing and calling it done leaves the same database as a refusal."""
+    if not criteria.get("refuse"):
+        return []
+    return [Check("REFUSAL", "the user was refused", any(understand(text).denial for text in said))]
 
 
 def _check_database(task: Task, world: World, criteria: dict) -> list[Check]:

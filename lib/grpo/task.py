@@ -9,8 +9,9 @@ from lib.grpo.worlds.store import Base, Database
 from lib.grpo.worlds.tools import ToolError
 from lib.grpo.worlds.world import ASSISTANT, USER, Domain, World
 
-# The parts of a reward. FORBIDDEN is our own: generated tasks name tools that must not have been called.
-BASIS = ("DB", "ENV_ASSERTION", "COMMUNICATE", "ACTION", "NL_ASSERTION", "FORBIDDEN")
+# The parts of a reward. The last two are our own, for generated tasks: tools that must not have been called, and
+# whether the user was told of the refusal that the rules ask for.
+BASIS = ("DB", "ENV_ASSERTION", "COMMUNICATE", "ACTION", "NL_ASSERTION", "FORBIDDEN", "REFUSAL")
 
 
 @dataclass(frozen=True)

@@ -153,6 +153,8 @@ def _criteria(requests: list[Request], transfer: bool) -> dict:
     basis = ["DB", "COMMUNICATE", "ENV_ASSERTION"] if assertions else ["DB", "COMMUNICATE"]
     # A transfer where the rules want an answer would else pass for a refusal: neither changes the database.
     basis += ["ACTION"] if transfer else ["FORBIDDEN"]
+    refuse = any(request.outcome == DENY for request in requests)
+    basis += ["REFUSAL"] if refuse else []
     return {
         "actions": gold if not transfer else _reads_pass(gold),
         "env_assertions": assertions or None,
@@ -160,6 +162,7 @@ def _criteria(requests: list[Request], transfer: bool) -> dict:
         "nl_assertions": None,
         "reward_basis": basis,
         "forbidden": [] if transfer else [TRANSFER_TOOL],
+        "refuse": refuse,
     }
 
 

@@ -49,7 +49,8 @@ CONFIRM = re.compile(
 DENIAL = re.compile(
     r"\b(?:can ?not|can't|cant|unable|not able|won't be able|not possible|impossible|not allowed|not permitted|"
     r"not eligible|ineligible|isn't eligible|aren't eligible|does not qualify|doesn't qualify|not qualify|"
-    r"against (?:our|the|company) policy|policy (?:does not|doesn't|forbids|prohibits)|den(?:y|ied)|declined?|refuse)\b"
+    r"against (?:our|the|company) policy|policy (?:does not|doesn't|forbids|prohibits)|den(?:y|ied)|declined?|refuse|"
+    r"i(?:'m| am) afraid|unfortunately|not something (?:i|we) can)\b"
 )
 # "I cannot find your order" is no refusal.
 NOT_FOUND = re.compile(r"(?:can ?not|can't|unable to|not able to) (?:find|locate|see|look up|access|verify|identify)")

@@ -6,7 +6,7 @@ What the policy forbids but the tools do not check stays unchecked here: to know
 from typing import Literal, TypedDict
 
 from lib.grpo.worlds.store import Row
-from lib.grpo.worlds.tools import READ, WRITE, ServiceToolkit, ToolError, tool
+from lib.grpo.worlds.tools import READ, WRITE, CalculatingToolkit, ToolError, tool
 
 NOW = "2024-05-15T15:00:00"
 INSURANCE_FEE = 30
@@ -58,7 +58,7 @@ class Payment(TypedDict):
     amount: int
 
 
-class AirlineTools(ServiceToolkit):
+class AirlineTools(CalculatingToolkit):
     """Tables `flights`, `users`, `reservations`."""
 
     @tool(WRITE)

@@ -10,12 +10,12 @@ from functools import lru_cache
 from typing import Literal
 
 from lib.grpo.worlds.store import Base, Row
-from lib.grpo.worlds.tools import READ, WRITE, ServiceToolkit, ToolError, tool
+from lib.grpo.worlds.tools import READ, WRITE, CalculatingToolkit, ToolError, tool
 
 CancelReason = Literal["no longer needed", "ordered by mistake"]
 
 
-class RetailTools(ServiceToolkit):
+class RetailTools(CalculatingToolkit):
     """Tables `products`, `users`, `orders`."""
 
     @tool(WRITE)

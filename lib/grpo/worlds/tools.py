@@ -88,7 +88,21 @@ class Toolkit:
 
 
 class ServiceToolkit(Toolkit):
-    """The two tools that every domain's agent has."""
+    """The tool that every domain's agent has."""
+
+    @tool(GENERIC)
+    def transfer_to_human_agents(self, summary: str) -> str:
+        """Transfer the user to a human agent. Only when the user asks for one, or the policy and the tools do not
+        allow to solve the issue.
+
+        Args:
+            summary: A summary of the user's issue.
+        """
+        return "Transfer successful"
+
+
+class CalculatingToolkit(ServiceToolkit):
+    """Agents who also calculate: the airline's and the retail's."""
 
     @tool(GENERIC)
     def calculate(self, expression: str) -> str:
@@ -101,16 +115,6 @@ class ServiceToolkit(Toolkit):
             return calculate(expression)
         except ValueError as error:
             raise ToolError(str(error)) from None
-
-    @tool(GENERIC)
-    def transfer_to_human_agents(self, summary: str) -> str:
-        """Transfer the user to a human agent. Only when the user asks for one, or the policy and the tools do not
-        allow to solve the issue.
-
-        Args:
-            summary: A summary of the user's issue.
-        """
-        return "Transfer successful"
 
 
 def render(result) -> str:

@@ -100,13 +100,16 @@ class World:
         method = None if kit is None or function.startswith("_") else getattr(kit, function, None)
         if not callable(method):
             raise ToolError(f"{self.domain.name} has no function {function!r} on the side of the {side}")
+        problem = kit.tools[function].check(arguments) if function in kit.tools else None
+        if problem:
+            raise ToolError(problem)
         try:
             result = method(**arguments)
             self.synchronise()
         except TypeError as error:
             self._rollback()
             raise ToolError(f"{function}({arguments}): {error}") from None
-        except ToolError:
+        except Exception:
             self._rollback()
             raise
         self._commit()
