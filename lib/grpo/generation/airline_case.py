@@ -3,6 +3,7 @@
 from lib.grpo.generation.airline_world import FREE_BAGS, AirlineWorld
 from lib.grpo.generation.draw import Draw
 from lib.grpo.generation.request import DENY, TRANSFER, Request, Step, ask, look, say
+from lib.grpo.worlds.airline_data import CABINS
 from lib.grpo.worlds.airline_tools import AIRPORTS
 
 # Other trips of the caller, and other people with a trip, per level.
@@ -19,7 +20,7 @@ class AirlineCase:
         self.world = AirlineWorld(draw)
         self.user = self.world.user()
         for _ in range(OTHER_TRIPS[level]):
-            self.trip()
+            self.trip(cabin=draw.pick(CABINS), insurance=draw.chance(0.3))
         for _ in range(OTHER_PEOPLE[level]):
             self.trip(user=self.world.user())
 

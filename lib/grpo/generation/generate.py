@@ -16,6 +16,7 @@ PERSONAS = ("terse", "chatty", "impatient", "confused")
 # Training draws seeds below, evaluation at and above.
 TRAINING_SEEDS = 1_000_000
 MOST_SEED = 2**62
+HELD_OUT_MARK = "  (held out of training)"
 # What the rules say at level 2: so divided, no agent that always does the same gets far.
 OUTCOMES = {ACT: 0.38, DENY: 0.35, TRANSFER: 0.27}
 # Of the last request at levels 3 and 4.

@@ -37,6 +37,7 @@ THANKS = {
     "impatient": "Finally. Thanks.",
     "confused": "Oh, good. Thank you, I think that is all.",
 }
+RESIGNED = "That is a pity. Goodbye."
 
 
 def scripted_user(task: Task, world: World) -> User:
@@ -116,13 +117,13 @@ class ScriptedUser:
         if self.insisted < len(insist):
             self.insisted += 1
             return Turn(insist[self.insisted - 1])
-        return self._settled()
+        return self._settled(refused=True)
 
-    def _settled(self) -> Turn:
+    def _settled(self, refused: bool = False) -> Turn:
         """On to the next request, or away."""
         self.place += 1
         if self.place == len(self.brief["requests"]):
-            return Turn(f"{THANKS[self.persona]} {STOP}", "user_stop")
+            return Turn(f"{RESIGNED if refused else THANKS[self.persona]} {STOP}", "user_stop")
         self._enter()
         self.unhelpful = 0
         return Turn(self.request["opening"])
