@@ -17,9 +17,9 @@ from lib import launch
 from lib.args import option
 from lib.checkpoint import atomic_write_json
 from lib.errors import UserError
+from lib.grpo.demonstrations import expert
 from lib.grpo.domains import DOMAINS
 from lib.grpo.environment import Environment
-from lib.grpo.expert import expert
 from lib.grpo.generation.generate import HELD_OUT_MARK, make_task, task_of_seed, templates
 from lib.grpo.page import write_dialogue
 from lib.grpo.replay import report_row

@@ -14,7 +14,7 @@ WHERE = {
     "Reward": "lib.grpo.reward",
     "Shaping": "lib.grpo.shaping",
     "Task": "lib.grpo.task",
-    "expert": "lib.grpo.expert",
+    "expert": "lib.grpo.demonstrations",
     "load_tau2": "lib.grpo.tau2_io",
     "make_task": "lib.grpo.generation.generate",
     "task_of_seed": "lib.grpo.generation.generate",

@@ -19,7 +19,7 @@ from lib.grpo.task import Task
 from lib.grpo.users import ticket
 from lib.grpo.users.scripted import scripted_user
 from lib.grpo.users.turns import Turn, User
-from lib.grpo.worlds.world import ASSISTANT, Call, World
+from lib.grpo.worlds.world import ASSISTANT, World
 
 GREETING = "Hi! How can I help you today?"
 SYSTEM = """You are a customer service agent. Help the user according to the policy below. In each turn either call a \
@@ -69,7 +69,6 @@ class Environment:
         """
         self.task = task
         self.world = task.world()
-        self.calls: list[Call] = []
         self.said: list[str] = []
         self.end: str | None = None
         self.turns = self.errors = 0
@@ -98,7 +97,7 @@ class Environment:
             raise ValueError("no episode is running: call reset(task) first")
         self.turns += 1
         before = len(self.messages)
-        reply = read_reply(message, first_id=len(self.calls))
+        reply = read_reply(message, first_id=len(self.world.calls))
         self.messages.append(_as_message(message, reply))
         if reply.problem:
             self._refuse({"role": "user", "content": f"Error: {reply.problem}"})
@@ -120,7 +119,7 @@ class Environment:
         """The reward of the episode so far: 0 until it has ended, see `reward.score`."""
         if self.task is None:
             raise ValueError("no episode: call reset(task) first")
-        strict = score(self.task, self.world, self.calls, self.said, self.end)
+        strict = score(self.task, self.world, self.said, self.end)
         return self.shaping.add(strict, self)
 
     def _carry_out(self, reply: Reply) -> None:
@@ -137,7 +136,6 @@ class Environment:
                 self.end = "agent_stop"
                 return
             call = self.world.call(ASSISTANT, asked.name, asked.arguments, solo=self.solo)
-            self.calls.append(call)
             self.errors += call.error
             self.messages.append({**answer, "content": call.text})
 

@@ -14,7 +14,7 @@ def replay(task: Task, actions: tuple[Action, ...] | None = None) -> tuple[Rewar
     actions = task.actions if actions is None else actions
     calls = [world.call(action.requestor, action.name, action.arguments) for action in actions]
     said = list((task.criteria or {}).get("communicate_info") or [])
-    return score(task, world, calls, said, "user_stop"), calls
+    return score(task, world, said, "user_stop"), calls
 
 
 def report_row(task: Task) -> dict:

@@ -40,8 +40,8 @@ class Reward:
     note: str = ""
 
 
-def score(task: Task, world: World, calls: list[Call], said: list[str], end: str | None) -> Reward:
-    """The reward of an episode that left `world`, made `calls`, told the user `said` and ended with `end`.
+def score(task: Task, world: World, said: list[str], end: str | None) -> Reward:
+    """The reward of an episode that left `world` with its calls, told the user `said` and ended with `end`.
 
     `end` is None while the episode goes on. A task without criteria, or with neither actions nor assertions, gives 1
     for DB and ENV_ASSERTION.
@@ -55,9 +55,12 @@ def score(task: Task, world: World, calls: list[Call], said: list[str], end: str
         *_check_database(task, world, criteria),
         *_check_assertions(world, criteria.get("env_assertions") or []),
         *_check_communicated(criteria.get("communicate_info") or [], said, strict=task.template is not None),
-        *(Check("ACTION", _show(action), any(matches(action, call) for call in calls)) for action in task.actions),
         *(
-            Check("FORBIDDEN", name, all(call.name != name for call in calls))
+            Check("ACTION", _show(action), any(matches(action, call) for call in world.calls))
+            for action in task.actions
+        ),
+        *(
+            Check("FORBIDDEN", name, all(call.name != name for call in world.calls))
             for name in criteria.get("forbidden") or []
         ),
         *_check_refused(criteria, said),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, replace
 from lib.errors import UserError
 from lib.grpo.reward import Reward
 from lib.grpo.worlds.tools import READ
+from lib.grpo.worlds.world import ASSISTANT, Call
 
 MOST_SHAPING = 0.5
 
@@ -50,12 +51,16 @@ class Shaping:
         if self.db_fraction:
             bonus += self.db_fraction * database_fraction(environment.task.gold_state, environment.world)
         if self.read:
-            bonus += self.read * any(call.kind == READ and not call.error for call in environment.calls)
+            bonus += self.read * any(map(_is_look_up, environment.world.calls))
         if self.format:
             bonus += self.format * (environment.errors == 0)
         if self.step_cost:
             bonus -= self.step_cost * environment.turns / environment.limits.max_turns
         return replace(reward, total=reward.success + bonus) if bonus else reward
+
+
+def _is_look_up(call: Call) -> bool:
+    return call.requestor == ASSISTANT and call.kind == READ and not call.error
 
 
 def database_fraction(gold: tuple, world) -> float:

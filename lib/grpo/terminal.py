@@ -32,7 +32,7 @@ def play(environment: Environment, task: Task, read: Callable[[], str | None], w
         elif line.startswith("/") and not line.startswith("/call"):
             write(HELP)
         elif line:
-            answers, _ = environment.step(_message(line, len(environment.calls)))
+            answers, _ = environment.step(_message(line, len(environment.world.calls)))
             for answer in answers:
                 write("\n".join(message_lines(answer, whole=True)))
     write(f"The episode {'ended: ' + environment.end if environment.end else 'was left'}.")

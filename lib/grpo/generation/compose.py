@@ -13,6 +13,7 @@ from lib.grpo.task import Setting, Task
 CONFIRM_QUESTION = "Do you confirm (yes/no)?"
 ANYTHING_ELSE = "Is there anything else I can help you with?"
 TRANSFER_TOOL = "transfer_to_human_agents"
+TRANSFERRED = "BEING TRANSFERRED TO A HUMAN AGENT"
 QUESTIONS = {
     "user_id": "Could you please tell me your user id?",
     "email": "Could you please tell me your email address?",
@@ -151,6 +152,8 @@ def _criteria(requests: list[Request], transfer: bool) -> dict:
         row["action_id"] = f"{place}"
     assertions = [assertion for request in requests for assertion in request.assertions]
     basis = ["DB", "COMMUNICATE", "ENV_ASSERTION"] if assertions else ["DB", "COMMUNICATE"]
+    # The policy wants it said; somebody who calls tools at random does not say it.
+    told = [text for request in requests for text in request.communicate] + ([TRANSFERRED] if transfer else [])
     # A transfer where the rules want an answer would else pass for a refusal: neither changes the database.
     basis += ["ACTION"] if transfer else ["FORBIDDEN"]
     refuse = any(request.outcome == DENY for request in requests)
@@ -158,7 +161,7 @@ def _criteria(requests: list[Request], transfer: bool) -> dict:
     return {
         "actions": gold if not transfer else _reads_pass(gold),
         "env_assertions": assertions or None,
-        "communicate_info": [text for request in requests for text in request.communicate],
+        "communicate_info": told,
         "nl_assertions": None,
         "reward_basis": basis,
         "forbidden": [] if transfer else [TRANSFER_TOOL],

@@ -7,6 +7,8 @@ from lib.grpo.worlds.store import Base, Database
 from lib.grpo.worlds.tools import WRITE, Tool, ToolError, Toolkit, render
 
 ASSISTANT, USER = "assistant", "user"
+# Errors repeat what a model wrote, which may be long.
+MOST_ERROR_CHARACTERS = 500
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class World:
         self.domain = domain
         self.agent = domain.toolkit(Database(agent_base))
         self.user = domain.user_toolkit(Database(user_base)) if domain.user_toolkit else None
+        self.calls: list[Call] = []
         # Exceptions that were no ToolError: our own mistakes. They reach the agent as text; tests want none.
         self.faults: list[str] = []
         if resume is not None:
@@ -65,31 +68,39 @@ class World:
         """Call a tool as `requestor` ("assistant" or "user"); with `solo` the assistant holds the user's tools too.
 
         Never raises: an unknown tool, arguments that do not fit and a refusal by the tool become an error text, and the
-        state is as before.
+        state is as before. Every call is kept in `calls`.
         """
         found = self.find_tool(requestor, name)
         if found is None and solo:
             found = self.find_tool(USER, name)
         if found is None:
             shown = name if len(name) <= 80 else name[:80] + "..."
-            return Call(requestor, name, arguments, f"Error: Tool '{shown}' not found.", True)
-        specification, kit = found
-        problem = specification.check(arguments)
+            call = Call(requestor, name, arguments, f"Error: Tool '{shown}' not found.", True)
+        else:
+            text, error = self._carry_out(*found, arguments)
+            call = Call(requestor, name, arguments, text, error, found[0].kind)
+        self.calls.append(call)
+        return call
+
+    def _carry_out(self, tool: Tool, kit: Toolkit, arguments: dict) -> tuple[str, bool]:
+        """(text, whether it is an error)."""
+        problem = tool.check(arguments)
         if problem:
-            return Call(requestor, name, arguments, f"Error: {problem}", True, specification.kind)
+            return f"Error: {problem}", True
         try:
-            text = render(specification.method(kit, **arguments))
-            if specification.kind == WRITE:
+            text = render(tool.method(kit, **arguments))
+            if tool.kind == WRITE:
                 self.synchronise()
         except ToolError as error:
             self._rollback()
-            return Call(requestor, name, arguments, f"Error: {error}", True, specification.kind)
+            message = str(error)
+            return f"Error: {message[:MOST_ERROR_CHARACTERS]}", True
         except Exception as error:
             self._rollback()
-            self.faults.append(f"{name}({arguments!r}): {type(error).__name__}: {error}")
-            return Call(requestor, name, arguments, "Error: the tool failed", True, specification.kind)
+            self.faults.append(f"{tool.name}({arguments!r}): {type(error).__name__}: {error}")
+            return "Error: the tool failed", True
         self._commit()
-        return Call(requestor, name, arguments, text, False, specification.kind)
+        return text, False
 
     def run(self, side: str, function: str, arguments: dict):
         """A function of a toolkit that need not be a tool: initialisation actions and assertions of tasks.
