@@ -31,6 +31,7 @@ DISK_ERRORS = {
     errno.EACCES: "no permission to write",
     errno.EPERM: "no permission to write",
     errno.ENOTDIR: "a part of the path is a file",
+    errno.EEXIST: "a part of the path is a file",
 }
 
 

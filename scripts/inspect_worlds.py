@@ -23,7 +23,7 @@ from lib.grpo.environment import Environment
 from lib.grpo.generation.generate import HELD_OUT_MARK, make_task, task_of_seed, templates
 from lib.grpo.page import write_dialogue
 from lib.grpo.replay import report_row
-from lib.grpo.show import brief_lines, difference_lines, message_lines, reward_lines
+from lib.grpo.show import brief_lines, difference_lines, message_lines, reward_lines, writable
 from lib.grpo.task import Task
 from lib.grpo.tau2_io import load_tau2
 from lib.grpo.terminal import play
@@ -100,7 +100,8 @@ def finish(config: Config, environment: Environment) -> None:
     if config.report_json:
         task, reward = environment.task, environment.reward()
         row = {"id": task.id, "domain": task.domain, "reward": reward.total, "checks": reward.breakdown}
-        atomic_write_json(Path(config.report_json), {**row, "end": environment.end, "messages": environment.messages})
+        messages = writable(environment.messages)
+        atomic_write_json(Path(config.report_json), {**row, "end": environment.end, "messages": messages})
         show(f"wrote {config.report_json}")
 
 

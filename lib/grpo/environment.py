@@ -123,8 +123,8 @@ class Environment:
         return self.shaping.add(strict, self)
 
     def _carry_out(self, reply: Reply) -> None:
-        if reply.text:
-            # Text beside a call reaches nobody, but the benchmark counts it as said.
+        if reply.text and self.task.template is None:
+            # Text beside a call reaches nobody; the benchmark counts it as said, generated tasks do not.
             self.said.append(reply.text)
         for asked in reply.calls:
             answer = {"role": "tool", "tool_call_id": asked.id, "name": asked.name}

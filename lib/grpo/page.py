@@ -6,7 +6,7 @@ from pathlib import Path
 
 from lib.files import atomic_write_text
 from lib.grpo.environment import Environment
-from lib.grpo.show import brief_lines, call_text, difference_lines, reward_lines
+from lib.grpo.show import brief_lines, call_text, difference_lines, reward_lines, writable
 
 STYLE = """
 :root { color-scheme: light dark; --line: #8886; --agent: #2b6cb022; --user: #38a16922; --tool: #8882; }
@@ -68,5 +68,4 @@ def _pretty(content: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Escaped; a lone surrogate, which no file can hold, becomes a question mark."""
-    return html.escape(text.encode("utf-8", "replace").decode())
+    return html.escape(writable(text))

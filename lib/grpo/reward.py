@@ -14,7 +14,7 @@ from lib.grpo.worlds.world import ASSISTANT, Call, World
 
 # How an episode may end and still count.
 GOOD_ENDS = ("user_stop", "agent_stop")
-NUMBER = re.compile(r"\d+(?:\.\d+)?")
+NUMBER = re.compile(r"(?<![\w.#])\d+(?:\.\d+)?")
 # In generated tasks a message with more numbers than this communicates none: nobody can find the answer in it.
 MOST_NUMBERS = 12
 
@@ -121,17 +121,20 @@ def _check_assertions(world: World, assertions: list[dict]) -> list[Check]:
 
 
 def _check_communicated(wanted: list[str], said: list[str], strict: bool) -> list[Check]:
-    """As in the benchmark, a substring of some message without its commas; `strict` (generated tasks) wants whole
-    numbers, and skips messages that hold too many of them."""
+    """As in the benchmark, a substring of some message without its commas.
+
+    `strict` (generated tasks) compares numbers by their value, and skips messages that hold too many of them.
+    """
     heard = [text.lower().replace(",", "") for text in said]
     if not strict:
         return [Check("COMMUNICATE", what, any(what.lower() in text for text in heard)) for what in wanted]
-    heard = [text for text in heard if len(set(NUMBER.findall(text))) <= MOST_NUMBERS]
-    checks = []
-    for what in wanted:
-        pattern = re.compile(rf"(?<![\d.]){re.escape(what.lower())}(?!\.?\d)")
-        checks.append(Check("COMMUNICATE", what, any(pattern.search(text) for text in heard)))
-    return checks
+    numbers = [{float(number) for number in NUMBER.findall(text)} for text in heard]
+    few = [(text, found) for text, found in zip(heard, numbers) if len(found) <= MOST_NUMBERS]
+    return [Check("COMMUNICATE", what, any(_says(what, text, found) for text, found in few)) for what in wanted]
+
+
+def _says(what: str, text: str, numbers: set[float]) -> bool:
+    return float(what) in numbers if NUMBER.fullmatch(what) else what.lower() in text
 
 
 def _show(action: Action) -> str:

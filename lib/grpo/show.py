@@ -72,6 +72,15 @@ def reward_lines(reward: Reward) -> list[str]:
     return lines
 
 
+def writable(value):
+    """A JSON value whose texts a file can hold: lone surrogates become question marks."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {writable(key): writable(item) for key, item in value.items()}
+    return [writable(item) for item in value] if isinstance(value, list) else value
+
+
 def _changes(before: Database, after: Database) -> list[str]:
     lines = []
     for table, key in after.changed:

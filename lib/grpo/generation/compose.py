@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from lib.grpo.generation.request import DENY, TRANSFER, TRANSFER_TEXT, Request, Step
 from lib.grpo.messages import call_message, text_message
 from lib.grpo.task import Setting, Task
+from lib.grpo.worlds.tools import WRITE
 
 CONFIRM_QUESTION = "Do you confirm (yes/no)?"
 ANYTHING_ELSE = "Is there anything else I can help you with?"
@@ -34,6 +35,8 @@ QUESTIONS = {
     "address": "What is the new address?",
     "amount": "How much data would you like to add, in GB?",
     "line": "Which line is it about?",
+    "bill": "Which bill is it about?",
+    "duration": "For how many months?",
     "location": "Are you abroad at the moment?",
     "issue": "Could you describe the problem?",
 }
@@ -69,7 +72,7 @@ def compose(
         "user_scenario": {"persona": persona, "instructions": _instructions(domain, identity, requests)},
         "ticket": _ticket(identity, requests),
         "initial_state": _initial_state(requests),
-        "evaluation_criteria": _criteria(requests, transfer),
+        "evaluation_criteria": _criteria(setting, requests, transfer),
     }
     return Task(
         domain,
@@ -138,14 +141,16 @@ def _initial_state(requests: list[Request]) -> dict | None:
     )
 
 
-def _criteria(requests: list[Request], transfer: bool) -> dict:
-    gold = []
+def _criteria(setting: Setting, requests: list[Request], transfer: bool) -> dict:
+    gold, phone = [], setting.domain.user_toolkit
     for request in requests:
         for step in _final_steps(request):
             if step.kind == "write":
                 gold.append({"requestor": "assistant", "name": step.text, "arguments": step.arguments})
             for name, arguments in step.user_calls:
-                gold.append({"requestor": "user", "name": name, "arguments": arguments})
+                # There is more than one way to look at a phone.
+                if phone.tools[name].kind == WRITE:
+                    gold.append({"requestor": "user", "name": name, "arguments": arguments})
     if transfer:
         gold.append({"requestor": "assistant", "name": TRANSFER_TOOL, "arguments": {}, "compare_args": []})
     for place, row in enumerate(gold):

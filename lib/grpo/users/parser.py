@@ -31,9 +31,11 @@ SLOT_WORDS = {
     "items": r"which items?|what items?|which products?|item (?:id|name)s?|items? (?:do|would) you",
     "new_items": r"new items?|which (?:option|variant|version)|what .{0,30}instead|replace(?:ment)?"
     r"|exchange .{0,20}for|like to (?:receive|get)",
-    "address": r"address",
+    "address": r"(?<!mail )address",
     "amount": r"how (?:much|many)|amount|gigabytes|\bgb\b",
-    "line": r"which line|line id|affected line",
+    "line": r"which (?:line|number|device)|line id|(?:affected|other|that) line|line(?:'s)? number",
+    "bill": r"which (?:bill|month)|bill(?:'s)? (?:id|number)|(?:id|number) of the bill",
+    "duration": r"how long|how many months|until when",
     "location": r"abroad|travell?ing|where are you|location|roam",
     "issue": r"what (?:is|seems to be) the (?:problem|issue)|describe|more (?:details|information)"
     r"|how (?:can|may) i help",
@@ -61,6 +63,7 @@ DONE = re.compile(
     r"\b(?:has|have) (?:now )?been\b|\bis now\b|\bare now\b|successful|\bdone\b|complet|\bi(?:'ve| have) |"
     r"\bwas (?:cancelled|updated|changed|booked|sent|added)|will be refunded|all set"
 )
+NUMERIC = re.compile(r"\d+(?:\.\d+)?")
 SLOTS = {name: re.compile(pattern) for name, pattern in SLOT_WORDS.items()}
 SENTENCE = re.compile(r"[^.?!\n]*(?:\.(?=\S)[^.?!\n]*)*[.?!\n]*")
 
@@ -109,5 +112,9 @@ def normalise(text: str) -> str:
 
 
 def mentions(normal: str, words: list[str]) -> bool:
-    """Whether a normalised text names all of `words`, each as a whole."""
-    return all(re.search(rf"(?<![\w.]){re.escape(normalise(word))}(?![\w]|\.\d)", normal) is not None for word in words)
+    """Whether a normalised text names all of `words`, each as a whole; "1.5gb" names 1.5."""
+    for word in map(normalise, words):
+        end = r"(?!\d|\.\d)" if NUMERIC.fullmatch(word) else r"(?!\w|\.\d)"
+        if re.search(rf"(?<![\w.]){re.escape(word)}{end}", normal) is None:
+            return False
+    return True

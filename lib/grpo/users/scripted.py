@@ -24,6 +24,7 @@ from lib.grpo.users.parser import Understood, mentions, understand
 from lib.grpo.users.turns import STOP, TRANSFER, Turn, User
 from lib.grpo.worlds.world import World
 
+TRANSFER_TOOL = "transfer_to_human_agents"
 # Unhelpful messages that a user bears; asking again for what was told is one.
 PATIENCE = {"terse": 4, "chatty": 4, "impatient": 3, "confused": 4}
 FILLERS = {
@@ -142,16 +143,29 @@ class ScriptedUser:
     # The phone.
 
     def _use_phone(self, heard: Understood) -> Turn | None:
-        """Do what the agent says; None when nothing is to be done on the phone."""
+        """Do what the agent says, or look whether it works; None when nothing is to be done on the phone."""
+        goal = self.request["goal"]
         steps = phone.instructions(heard.normal, self.world)
+        agrees = bool(self.must) and heard.confirm and mentions(heard.normal, self.must)
         if not steps:
-            return None
+            tries = phone.TRY.search(heard.normal) is not None
+            if "issue" in heard.asked and not self._answers(heard):
+                return self._unhelpful(self.wish)
+            told = agrees or heard.denial or ((heard.asked or heard.confirm) and not tries)
+            handed_over = any(call.name == TRANSFER_TOOL and not call.error for call in self.world.calls)
+            if told or handed_over or not (tries or heard.done):
+                return None
+            steps = [phone.check_of(goal)]
         reports = [self.world.call("user", step.name, step.arguments).text for step in steps]
         report = " ".join(" ".join(text.split("\n")) for text in dict.fromkeys(reports))
-        if phone.works(self.request["goal"], self.world):
+        reached = phone.works(goal, self.world)
+        report = f"{report} {phone.verdict(goal, reached)}".strip()
+        if reached:
             settled = self._settled()
-            return Turn(f"{report} It works now! {settled.text}", settled.end)
-        if all((self.place, step.name, str(step.arguments)) in self.told for step in steps):
-            return self._unhelpful(f"{report} It still does not work.")
-        self.told |= {(self.place, step.name, str(step.arguments)) for step in steps}
-        return Turn(self._colour(f"{report} It still does not work."))
+            return Turn(f"{report} {settled.text}", settled.end)
+        done = {(self.place, step.name, str(step.arguments)) for step in steps}
+        answers = self._answers(heard)
+        new = agrees or not done <= self.told or any((self.place, name) not in self.told for name in answers)
+        self.told |= done | {(self.place, name) for name in answers}
+        text = " ".join([report, *answers.values(), *([self._consent().text] if agrees else [])])
+        return Turn(self._colour(text)) if new else self._unhelpful(text)

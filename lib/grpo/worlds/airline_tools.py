@@ -184,7 +184,7 @@ class AirlineTools(CalculatingToolkit):
         for first in self._direct_flights(date, origin):
             arrival, second_date = first["scheduled_arrival_time_est"], date
             if "+1" in arrival:
-                if not date[-2:].isdigit():
+                if not date[-2:].isdecimal():
                     raise ToolError(f"Invalid date {date}")
                 # As in the benchmark: always May, not padded.
                 second_date = f"2024-05-{int(date[-2:]) + 1}"

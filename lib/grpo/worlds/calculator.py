@@ -86,11 +86,13 @@ class _Parser:
         self.deeper()
         exponent = self.signed()
         self.depth -= 1
-        if base < 0 and exponent != int(exponent):
-            raise ValueError("Result is not a real number")
-        if isinstance(base, int) and base.bit_length() * abs(exponent) > MOST_BITS:
+        # Only whole powers of whole numbers take long; of -1, 0 and 1 they take no time.
+        if isinstance(base, int) and isinstance(exponent, int) and (base.bit_length() - 1) * exponent > MOST_BITS:
             raise OverflowError
-        return _bounded(base**exponent)
+        result = base**exponent
+        if isinstance(result, complex):
+            raise ValueError("Result is not a real number")
+        return _bounded(result)
 
     def atom(self) -> int | float:
         if self.next_is("("):

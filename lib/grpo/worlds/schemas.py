@@ -94,5 +94,9 @@ def _check_object(schema: dict, value, where: str, what: str) -> str | None:
 
 
 def shown(value) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except (RecursionError, ValueError):
+        # Nested too deeply to be written, or an integer of thousands of digits.
+        return f"something of type {type(value).__name__}"
     return text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "..."

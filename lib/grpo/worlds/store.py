@@ -95,12 +95,11 @@ class Database:
         if not self.changed and not self.pending:
             yield from base.items()
             return
-        for key, row in base.items():
-            place = (table, key)
-            yield key, self.pending.get(place) or self.changed.get(place) or row
+        for key in base:
+            yield key, self.find(table, key)
         for place in (*self.changed, *(place for place in self.pending if place not in self.changed)):
             if place[0] == table and place[1] not in base:
-                yield place[1], self.pending.get(place) or self.changed[place]
+                yield place[1], self.find(*place)
 
     # What the engine uses.
 
@@ -129,8 +128,9 @@ class Database:
         """What two views of one base must share to be in the same state; the order of new rows counts in lists."""
         differences = self.differences()
         new = [place for place in self.changed if self.base.shapes[place[0]] == LIST]
-        order = tuple(place for place in new if place[1] not in self.base.tables[place[0]])
-        return tuple(sorted(differences.items())), order
+        order = [place for place in new if place[1] not in self.base.tables[place[0]]]
+        # The order within a table, not which table came first.
+        return tuple(sorted(differences.items())), tuple(sorted(order, key=lambda place: place[0]))
 
     def state_hash(self) -> str:
         """sha256 of the base's digest and the changes: equal for equal states of one base."""

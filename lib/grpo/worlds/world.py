@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from lib.grpo.worlds.schemas import shown
 from lib.grpo.worlds.store import Base, Database
 from lib.grpo.worlds.tools import WRITE, Tool, ToolError, Toolkit, render
 
@@ -61,7 +62,7 @@ class World:
 
     def find_tool(self, requestor: str, name: str) -> tuple[Tool, Toolkit] | None:
         kit = self.agent if requestor == ASSISTANT else self.user
-        found = kit.tools.get(name) if kit else None
+        found = kit.tools.get(name) if kit and type(name) is str else None
         return (found, kit) if found else None
 
     def call(self, requestor: str, name: str, arguments: dict, solo: bool = False) -> Call:
@@ -74,8 +75,7 @@ class World:
         if found is None and solo:
             found = self.find_tool(USER, name)
         if found is None:
-            shown = name if len(name) <= 80 else name[:80] + "..."
-            call = Call(requestor, name, arguments, f"Error: Tool '{shown}' not found.", True)
+            call = Call(requestor, name, arguments, f"Error: Tool {shown(name)} not found.", True)
         else:
             text, error = self._carry_out(*found, arguments)
             call = Call(requestor, name, arguments, text, error, found[0].kind)
@@ -97,7 +97,7 @@ class World:
             return f"Error: {message[:MOST_ERROR_CHARACTERS]}", True
         except Exception as error:
             self._rollback()
-            self.faults.append(f"{tool.name}({arguments!r}): {type(error).__name__}: {error}")
+            self.faults.append(f"{tool.name}({shown(arguments)}): {type(error).__name__}: {error}")
             return "Error: the tool failed", True
         self._commit()
         return text, False
@@ -108,7 +108,8 @@ class World:
         Raises ToolError when there is no such function, when the arguments do not fit, or when it refuses.
         """
         kit = self.agent if side == ASSISTANT else self.user if side == USER else None
-        method = None if kit is None or function.startswith("_") else getattr(kit, function, None)
+        known = kit is not None and type(function) is str and not function.startswith("_")
+        method = getattr(kit, function, None) if known else None
         if not callable(method):
             raise ToolError(f"{self.domain.name} has no function {function!r} on the side of the {side}")
         problem = kit.tools[function].check(arguments) if function in kit.tools else None
@@ -117,12 +118,13 @@ class World:
         try:
             result = method(**arguments)
             self.synchronise()
-        except TypeError as error:
-            self._rollback()
-            raise ToolError(f"{function}({arguments}): {error}") from None
-        except Exception:
+        except ToolError:
             self._rollback()
             raise
+        except Exception as error:
+            # These functions have no schemas: what does not fit shows only inside them.
+            self._rollback()
+            raise ToolError(f"{function}({shown(arguments)}): {error}") from error
         self._commit()
         return result
 
