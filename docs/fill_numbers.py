@@ -137,6 +137,38 @@ def snakes_submission() -> str:
     return words("{:.1%} there, {:.1%} here; {:.1%} against the shipped model", *rates)
 
 
+def worlds_experts() -> str:
+    rates = pick(load("grpo_worlds"), "experts")
+    least = min((rate for levels in rates.values() for rate in levels.values()), default=None) if rates else None
+    return words("{:.1%} of the tasks of every domain and level", least)
+
+
+def worlds_agents() -> str:
+    worst = {name: max(row.values()) for name, row in (pick(load("grpo_worlds"), "agents") or {}).items()}
+    names = ("do_nothing", "random_tool", "always_act", "always_refuse", "always_transfer")
+    text = "nothing {:.1%}, random tools {:.1%}, always act {:.1%}, always refuse {:.1%}, always transfer {:.1%}"
+    return words(text, *(worst.get(name) for name in names))
+
+
+def worlds_exploits() -> str:
+    found = pick(load("grpo_worlds"), "exploits")
+    return words("at most {:.1%}", max(max(row.values()) for row in found.values()) if found else None)
+
+
+def worlds_speed() -> str:
+    rate = pick(load("grpo_worlds"), "speed", "all domains, episodes a minute")
+    return words("{:,} expert episodes a minute, tasks made anew", rate)
+
+
+def worlds_real() -> str:
+    found = pick(load("grpo_worlds"), "real") or {}
+    return words("{} of {} gold replays with reward 1", found.get("reward 1"), found.get("tasks"))
+
+
+def worlds_reset() -> str:
+    return words("{:.1f} us", pick(load("grpo_worlds"), "real", "reset retail, us"))
+
+
 ROWS = [
     ("reading PDB text, one core", lambda: reading("pdb"), "protein_reading"),
     ("reading mmCIF text, one core", lambda: reading("cif"), "protein_reading"),
@@ -160,6 +192,12 @@ ROWS = [
     ("that team as a submission in the original's own game, wins against greedy", snakes_submission,
      "snakes_submission"),
     ("snakes, samples/s of 2 processes / of 1, batch 128", lambda: snakes_scaling("snakes_scaling"), "snakes_scaling"),
+    ("service worlds, the expert's success", worlds_experts, "grpo_worlds"),
+    ("the same for agents without a model, level 2, worst domain", worlds_agents, "grpo_worlds"),
+    ("the same for exploits, worst domain and level", worlds_exploits, "grpo_worlds"),
+    ("service worlds, one core", worlds_speed, "grpo_worlds"),
+    ("tau2-bench data, airline, retail and telecom", worlds_real, "grpo_worlds"),
+    ("a fresh world on tau2-bench's retail database", worlds_reset, "grpo_worlds"),
 ]  # fmt: skip
 
 
