@@ -13,7 +13,8 @@ from lib.grpo.generation.request import TRANSFER_TEXT
 from lib.grpo.messages import call_message, text_message
 from lib.grpo.reward import Reward
 from lib.grpo.task import Task
-from lib.grpo.users.parser import SLOT_WORDS, understand
+from lib.grpo.users.parser import understand
+from lib.grpo.users.vocabulary import SLOT_WORDS
 from lib.grpo.worlds.tools import READ, WRITE, Tool
 
 Moves = Generator[dict, list[dict], None]

@@ -96,7 +96,8 @@ def _brief(level: int, persona: str, identity: Identity, requests: list[Request]
             told = [*identity.known.values(), *told]
         row = {"opening": " ".join([request.opening, *told]), "slots": request.details, "must": request.must}
         if request.second_thought:
-            row["change"] = {"say": request.second_thought[0], "must": request.second_thought[1]}
+            said, must, _ = request.second_thought
+            row["change"] = {"say": said, "must": must, "slots": request.second_details}
         if request.insist:
             row["insist"] = request.insist
         if request.inform:
@@ -109,16 +110,18 @@ def _brief(level: int, persona: str, identity: Identity, requests: list[Request]
 
 def _instructions(domain: str, identity: Identity, requests: list[Request]) -> dict:
     """The brief as text, for users that are language models."""
-    known = [identity.scenario, *(line for request in requests for line in request.details.values())]
-    rules = ["Tell only what you are asked for. Ask for one thing after the other."]
-    for request in requests:
+    known, rules = [identity.scenario], ["Tell only what you are asked for. Ask for one thing after the other."]
+    for number, request in enumerate(requests, 1):
+        about = f"For request {number}: " if len(requests) > 1 else ""
+        known.append(about + " ".join(request.details.values()))
         if request.second_thought:
-            rules.append(f"When you are asked to confirm the first time, change your mind: {request.second_thought[0]}")
-        rules += [f"If you are refused, say: {line}" for line in request.insist]
+            change = f"When you are asked to confirm the first time, change your mind: {request.second_thought[0]}"
+            rules.append(about + change)
+        rules += [f"{about}If you are refused, say: {line}" for line in request.insist]
     return {
         "domain": domain,
         "reason_for_call": " Then: ".join(request.opening for request in requests),
-        "known_info": " ".join(known),
+        "known_info": "\n".join(filter(None, (line.strip() for line in known))),
         "unknown_info": None,
         "task_instructions": " ".join(rules),
     }

@@ -52,9 +52,10 @@ class Request:
     `opening` states it in the user's words, without details. `details` is detail -> sentence: told at level 0 with the
     opening, else when asked. `steps` lead to the outcome; for ACT they end with a "say" that answers, for DENY with the
     "say" that refuses, for TRANSFER they stop before the transfer. `must` is what a summary has to name before the user
-    agrees. `communicate` are texts that some message has to hold. `second_thought`: the user changes its mind at the
-    first summary: (sentence, must, steps that follow). `goal` and `assertions`: what must work on the phone. `start`:
-    initialization actions of the world. `summary` says for the transfer what it is about.
+    agrees: ids, values, and the action itself, as in "cancel*" (see `parser.mentions`). `communicate` are texts that
+    some message has to hold. `second_thought`: the user changes its mind at the first summary: (sentence, must, steps
+    that follow), and `second_details` replaces details then. `goal` and `assertions`: what must work on the phone.
+    `start`: initialization actions of the world. `summary` says for the transfer what it is about.
     """
 
     opening: str
@@ -66,6 +67,7 @@ class Request:
     insist: list[str] = field(default_factory=list)
     inform: bool = False
     second_thought: tuple[str, list[str], list[Step]] | None = None
+    second_details: dict[str, str] = field(default_factory=dict)
     goal: str | None = None
     assertions: list[dict] = field(default_factory=list)
     start: list[dict] = field(default_factory=list)

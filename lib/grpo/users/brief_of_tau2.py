@@ -7,7 +7,7 @@ stand-in for a language model, good for training and for tests, not for publishe
 import re
 
 from lib.grpo.task import Task
-from lib.grpo.users.parser import SLOT_WORDS
+from lib.grpo.users.vocabulary import SLOT_WORDS
 
 GOALS = {"mms_issue": "mms", "mobile_data_issue": "speed", "service_issue": "service"}
 ARGUMENTS = {

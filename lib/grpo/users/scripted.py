@@ -8,7 +8,7 @@ A brief (`Task.brief`) is JSON:
         opening     the sentence that states it
         slots       detail -> sentence, as `known`, for this request only
         must        what a summary must name before the user says yes
-        change      None, or {"say", "must"}: a change of mind when asked to confirm; from then on this `must` holds
+        change      None, or {"say", "must", "slots"}: a change of mind when asked to confirm; what holds from then on
         insist      sentences said one by one when refused, before the refusal is accepted
         inform      True when an answer settles it, not an action
         goal        None, or what must work on the phone: "service", "data", "speed", "mms"
@@ -75,21 +75,24 @@ class ScriptedUser:
         asked = self._answers(heard)
         if asked:
             return self._tell(asked)
-        if heard.confirm and not heard.denial:
-            return self._unhelpful(f"No, that is not what I asked for. {self.wish}")
         if heard.denial:
             return self._refused()
-        if heard.done or (self.request.get("inform") and not heard.asked):
+        if heard.done and not heard.asked:
             return self._settled()
+        if heard.confirm:
+            return self._unhelpful(f"No, that is not what I asked for. {self.wish}")
         if heard.asked:
             return self._unhelpful("I don't know that.")
-        return self._unhelpful(self.wish)
+        if heard.waits:
+            return self._unhelpful("Okay.")
+        return self._settled() if self.request.get("inform") else self._unhelpful(self.wish)
 
     # One request.
 
     def _enter(self) -> None:
         self.request = self.brief["requests"][self.place]
         self.must = self.request.get("must", [])
+        self.slots = self.request.get("slots", {})
         self.wish = self.request["opening"]
         self.changed = False
         self.insisted = 0
@@ -99,12 +102,13 @@ class ScriptedUser:
         if change and not self.changed:
             self.changed = True
             self.must, self.wish = change["must"], change["say"]
+            self.slots = {**self.slots, **change.get("slots", {})}
             return Turn(change["say"])
         return Turn("Yes, please go ahead.")
 
     def _answers(self, heard: Understood) -> dict[str, str]:
         """What was asked and is known: detail -> sentence."""
-        known = {**self.brief.get("known", {}), **self.request.get("slots", {})}
+        known = {**self.brief.get("known", {}), **self.slots}
         return {name: known[name] for name in heard.asked if name in known}
 
     def _tell(self, answers: dict[str, str]) -> Turn:
