@@ -31,7 +31,6 @@ DISK_ERRORS = {
     errno.EACCES: "no permission to write",
     errno.EPERM: "no permission to write",
     errno.ENOTDIR: "a part of the path is a file",
-    errno.EEXIST: "a part of the path is a file",
 }
 
 
@@ -78,11 +77,21 @@ def read_json(path: Path):
 
 
 def atomic_write_bytes(path: str | Path, content: bytes) -> None:
-    """Write whole or not at all. Raises UserError on a full or read-only disk; the former file then stays."""
+    """Write whole or not at all.
+
+    Raises UserError on a full or read-only disk, when `path` is a folder or device, and when its folder is a file or
+    cannot be made; a former file then stays.
+    """
     path = Path(path)
+    if path.exists() and not path.is_file():
+        # A rename would put a file in the place of a device.
+        raise UserError(f"cannot write {path}: it is there and is no file")
     temporary = beside(path, SCRATCH)
     with disk_errors(path.parent, len(content), f"write {path.name}"):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, FileNotFoundError, NotADirectoryError):
+            raise UserError(f"cannot write {path}: {path.parent} is no folder and cannot be made one") from None
         try:
             with open(temporary, "wb") as stream:
                 stream.write(content)

@@ -4,7 +4,7 @@ A generated task:  python scripts/inspect_worlds.py --domain retail --level 3 --
 Be the agent:      python scripts/inspect_worlds.py --domain airline --level 2 --seed 1 --play
 As a page:         python scripts/inspect_worlds.py --domain telecom --level 4 --seed 3 --html dialogue.html
 What there is:     python scripts/inspect_worlds.py --list
-Real data:         python scripts/inspect_worlds.py --tau2-data DIR --domain retail --task 5
+Real data:         python scripts/inspect_worlds.py --tau2-data DIR --domain retail --task 0
 Check real data:   python scripts/inspect_worlds.py --tau2-data DIR --replay --report_json FILE
 """
 
@@ -28,7 +28,8 @@ from lib.grpo.task import Task
 from lib.grpo.tau2_io import load_tau2
 from lib.grpo.terminal import play
 from lib.grpo.users.choose import user_factory
-from lib.grpo.users.endpoint import Endpoint
+from lib.grpo.users.endpoint import Endpoint, EndpointError
+from lib.grpo.worlds.records import DataError
 
 
 @dataclass
@@ -56,20 +57,34 @@ class Config:
 
 
 def main(config: Config) -> None:
+    check_options(config)
+    try:
+        if config.replay:
+            replay_all(config)
+        elif config.list:
+            list_tasks(config)
+        elif config.play:
+            task = choose_task(config)
+            environment = Environment(user=make_user(config))
+            play(environment, task, read_line, show)
+            finish(config, environment)
+        else:
+            inspect(config)
+    except (DataError, EndpointError) as error:
+        raise UserError(str(error)) from error
+
+
+def check_options(config: Config) -> None:
+    """Refuse flags that contradict each other."""
     for name in ("task", "replay"):
-        if getattr(config, name) and not config.tau2_data:
+        if getattr(config, name) and config.tau2_data is None:
             raise UserError(f"--{name} is about real data: give --tau2_data DIR too")
-    if config.replay:
-        replay_all(config)
-    elif config.list:
-        list_tasks(config)
-    elif config.play:
-        task = choose_task(config)
-        environment = Environment(user=make_user(config))
-        play(environment, task, read_line, show)
-        finish(config, environment)
-    else:
-        inspect(config)
+    asked = [name for name in ("list", "play", "replay") if getattr(config, name)]
+    if len(asked) > 1:
+        raise UserError(f"--{asked[0]} and --{asked[1]} together: give one of them")
+    for name in ("html", "report_json") if config.list else ("html",) if config.replay else ():
+        if getattr(config, name):
+            raise UserError(f"--{name} is about one dialogue: drop it, or drop --{asked[0]}")
 
 
 def inspect(config: Config) -> None:
@@ -107,7 +122,7 @@ def finish(config: Config, environment: Environment) -> None:
 
 def choose_task(config: Config) -> Task:
     """The generated task, or the one of the data directory."""
-    if not config.tau2_data:
+    if config.tau2_data is None:
         domain = config.domain or "airline"
         if config.template:
             return make_task(domain, config.template, config.seed, config.level)
@@ -145,7 +160,7 @@ def replay_all(config: Config) -> None:
 
 
 def list_tasks(config: Config) -> None:
-    if config.tau2_data:
+    if config.tau2_data is not None:
         for task in load_tau2(config.tau2_data, (config.domain,) if config.domain else None).tasks:
             show(f"{task.domain} {task.id}" + (f"  ({task.split})" if task.split else ""))
         return

@@ -31,7 +31,7 @@ def do_nothing(task: Task, draw: Draw) -> Moves:
 
 def random_tool(task: Task, draw: Draw) -> Moves:
     """Calls tools at random, with arguments that the task knows of or that it makes up."""
-    known = _Known(task)
+    known = _Known()
     tools = list(task.setting.domain.toolkit.tools.values())
     while True:
         for _ in range(draw.between(1, 4)):
@@ -42,7 +42,7 @@ def random_tool(task: Task, draw: Draw) -> Moves:
 
 def always_act(task: Task, draw: Draw) -> Moves:
     """Does what it is asked whatever the rules say: the expert, but with a write instead of every refusal."""
-    known = _Known(task)
+    known = _Known()
     for message in task.script:
         refused = message.get("content") and understand(message["content"]).denial
         if refused or _calls(message, TRANSFER) or message.get("content") == TRANSFER_TEXT:
@@ -79,7 +79,7 @@ def claim_and_refuse(task: Task, draw: Draw) -> Moves:
 
 def forbidden_writes(task: Task, draw: Draw) -> Moves:
     """Looks up what the expert looks up, then performs every write it can, and says both."""
-    known = _Known(task)
+    known = _Known()
     for message in task.script:
         if any(_calls(message, tool.name) for tool in _of_kind(task, READ)):
             known.learn((yield message))
@@ -91,7 +91,7 @@ def forbidden_writes(task: Task, draw: Draw) -> Moves:
 
 def every_tool(task: Task, draw: Draw) -> Moves:
     """Calls every tool once, with the expert's arguments where it has some, and says both."""
-    known = _Known(task)
+    known = _Known()
     expert = {}
     for message in task.script:
         for call in message.get("tool_calls") or []:
@@ -104,7 +104,7 @@ def every_tool(task: Task, draw: Draw) -> Moves:
 
 def every_number(task: Task, draw: Draw) -> Moves:
     """Looks up what the expert looks up, then says numbers: those it saw first, then all from 1 on."""
-    known = _Known(task)
+    known = _Known()
     for message in task.script:
         if not any(_calls(message, tool.name) for tool in _of_kind(task, WRITE)) and not _calls(message, TRANSFER):
             known.learn((yield message)) if message.get("tool_calls") else None
@@ -159,7 +159,7 @@ def run_agent(agent, task: Task, environment: Environment | None = None) -> Rewa
 class _Known:
     """Values by field name, from tool results: what an agent can fill arguments with."""
 
-    def __init__(self, task: Task):
+    def __init__(self):
         self.values: dict[str, object] = {}
         self.seen: dict[str, None] = {}
 
@@ -179,7 +179,7 @@ class _Known:
                 self.values |= {"payment_id": method, "payment_method_id": method}
         elif isinstance(value, list):
             if value and not isinstance(value[0], list):
-                self.values[f"{name}"] = value
+                self.values[name] = value
             for item in value:
                 self._gather(name[:-1] if name.endswith("s") else name, item)
         elif isinstance(value, str | int | float):

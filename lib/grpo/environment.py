@@ -71,7 +71,7 @@ class Environment:
         self.world = task.world()
         self.said: list[str] = []
         self.end: str | None = None
-        self.turns = self.errors = 0
+        self.turns = self.errors = self.asked = 0
         self.user = self._make_user(task, self.world)
         self.solo = self.user is None
         setting = task.setting
@@ -97,7 +97,8 @@ class Environment:
             raise ValueError("no episode is running: call reset(task) first")
         self.turns += 1
         before = len(self.messages)
-        reply = read_reply(message, first_id=len(self.world.calls))
+        reply = read_reply(message, first_id=self.asked)
+        self.asked += len(reply.calls)
         self.messages.append(_as_message(message, reply))
         if reply.problem:
             self._refuse({"role": "user", "content": f"Error: {reply.problem}"})
@@ -131,10 +132,13 @@ class Environment:
             if asked.problem:
                 self._refuse({**answer, "content": f"Error: {asked.problem}"})
                 continue
+            if self.end is not None:
+                self._refuse({**answer, "content": "Error: the ticket is closed"})
+                continue
             if self.solo and asked.name == "done":
                 self.messages.append({**answer, "content": "Ticket closed."})
                 self.end = "agent_stop"
-                return
+                continue
             call = self.world.call(ASSISTANT, asked.name, asked.arguments, solo=self.solo)
             self.errors += call.error
             self.messages.append({**answer, "content": call.text})
@@ -159,13 +163,15 @@ def _history(task: Task) -> list[dict]:
 
 
 def _as_message(message, reply: Reply) -> dict:
-    """The transcript's form of what the agent wrote."""
-    if isinstance(message, dict) and not reply.problem:
-        return {**message, "role": "assistant"}
-    if reply.calls and not reply.problem:
-        calls = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in reply.calls
-        ]
-        return {"role": "assistant", "content": reply.text, "tool_calls": calls}
-    return {"role": "assistant", "content": message if isinstance(message, str) else ""}
+    """The transcript's form of what the agent wrote; calls carry the ids by which they are answered."""
+    if reply.problem:
+        return {"role": "assistant", "content": message if isinstance(message, str) else ""}
+    if not reply.calls:
+        return (
+            {**message, "role": "assistant"} if isinstance(message, dict) else {"role": "assistant", "content": message}
+        )
+    calls = [
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        for call in reply.calls
+    ]
+    return {"role": "assistant", "content": reply.text, "tool_calls": calls}

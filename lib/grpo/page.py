@@ -20,10 +20,10 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: .2rem 0; font: 13p
 """
 
 
-def write_dialogue(environment: Environment, path: str | Path, title: str | None = None) -> Path:
+def write_dialogue(environment: Environment, path: str | Path) -> Path:
     """Write the episode of `environment` to `path`; raises UserError when that cannot be done."""
     task = environment.task
-    title = title or f"{task.domain}: {task.id}"
+    title = f"{task.domain}: {task.id}"
     reward = environment.reward()
     policy = environment.messages[0]["content"]
     parts = [

@@ -2,6 +2,7 @@
 
 from lib.grpo.reward import Reward, score
 from lib.grpo.task import Action, Task
+from lib.grpo.worlds.records import DataError
 from lib.grpo.worlds.world import Call
 
 
@@ -18,8 +19,12 @@ def replay(task: Task, actions: tuple[Action, ...] | None = None) -> tuple[Rewar
 
 
 def report_row(task: Task) -> dict:
-    """What a replay report says of a task."""
-    reward, calls = replay(task)
+    """What a replay report says of a task; one whose initial state cannot be applied has no reward, and the cause."""
+    try:
+        reward, calls = replay(task)
+    except DataError as error:
+        row = {"id": task.id, "domain": task.domain, "reward": 0.0, "checks": {}, "dropped": []}
+        return {**row, "tool_errors": [f"initial state: {error}"]}
     return {
         "id": task.id,
         "domain": task.domain,

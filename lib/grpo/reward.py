@@ -4,19 +4,20 @@ Each part is 0 or 1. A part that is not in the basis is worked out and shown but
 judge: without one it is left out of the product, and `Reward.dropped` says so.
 """
 
-import re
 from dataclasses import dataclass
 
 from lib.grpo.task import BASIS, Action, Task
-from lib.grpo.users.parser import understand
+from lib.grpo.users.parser import normalise, understand
+from lib.grpo.users.vocabulary import NUMBER, NUMERIC
 from lib.grpo.worlds.tools import ToolError
 from lib.grpo.worlds.world import ASSISTANT, Call, World
 
 # How an episode may end and still count.
 GOOD_ENDS = ("user_stop", "agent_stop")
-NUMBER = re.compile(r"(?<![\w.#])\d+(?:\.\d+)?")
-# In generated tasks a message with more numbers than this communicates none: nobody can find the answer in it.
+# In generated tasks a message with more numbers than this communicates none: nobody can find the answer in it. Dates,
+# times and ids are no numbers. Small whole numbers are counts, of which a list of all is soon said.
 MOST_NUMBERS = 12
+SMALL, MOST_SMALL = 20, 4
 
 
 @dataclass(frozen=True)
@@ -125,16 +126,20 @@ def _check_communicated(wanted: list[str], said: list[str], strict: bool) -> lis
 
     `strict` (generated tasks) compares numbers by their value, and skips messages that hold too many of them.
     """
-    heard = [text.lower().replace(",", "") for text in said]
     if not strict:
+        heard = [text.lower().replace(",", "") for text in said]
         return [Check("COMMUNICATE", what, any(what.lower() in text for text in heard)) for what in wanted]
-    numbers = [{float(number) for number in NUMBER.findall(text)} for text in heard]
-    few = [(text, found) for text, found in zip(heard, numbers) if len(found) <= MOST_NUMBERS]
-    return [Check("COMMUNICATE", what, any(_says(what, text, found) for text, found in few)) for what in wanted]
+    texts = [normalise(text) for text in said]
+    numbers = [{float(number) for number in NUMBER.findall(text)} for text in texts]
+    return [Check("COMMUNICATE", what, any(_says(what, *pair) for pair in zip(texts, numbers))) for what in wanted]
 
 
 def _says(what: str, text: str, numbers: set[float]) -> bool:
-    return float(what) in numbers if NUMBER.fullmatch(what) else what.lower() in text
+    if not NUMERIC.fullmatch(what):
+        return what.lower() in text
+    small = sum(number <= SMALL and number == int(number) for number in numbers)
+    few = len(numbers) <= MOST_NUMBERS and (float(what) > SMALL or small <= MOST_SMALL)
+    return few and float(what) in numbers
 
 
 def _show(action: Action) -> str:

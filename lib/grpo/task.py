@@ -125,7 +125,8 @@ def calls_of(messages: list[dict]) -> Iterator[Action]:
     for message in messages:
         requestor = USER if message.get("role") == USER else ASSISTANT
         for call in message.get("tool_calls") or []:
-            function = call.get("function") or call
+            function = call.get("function")
+            function = function if isinstance(function, dict) else call
             arguments = function.get("arguments")
             if isinstance(function.get("name"), str) and isinstance(arguments, dict):
                 yield Action(function["name"], arguments, requestor)

@@ -78,7 +78,7 @@ def _read_setting(name: str, folder: Path) -> Setting:
     manual = _read_text(folder / "tech_support_manual.md")
     policy = _telecom_policy(_read_text(folder / "main_policy.md"), manual)
     solo = folder / "main_policy_solo.md"
-    solo_policy = _telecom_policy(_read_text(solo), manual) if solo.is_file() else None
+    solo_policy = _telecom_policy(_read_text(solo), manual) if solo.exists() else None
     return Setting(domain, agent_base, user_base, policy, solo_policy)
 
 
@@ -89,7 +89,7 @@ def _telecom_policy(main: str, manual: str) -> str:
 def _read_base(reader, folder: Path, stem: str) -> Base:
     """The database of `stem`.json or `stem`.toml."""
     paths = [folder / f"{stem}.{ending}" for ending in ("json", "toml")]
-    path = next((path for path in paths if path.is_file()), None)
+    path = next((path for path in paths if path.exists()), None)
     if path is None:
         raise UserError(f"{folder} has neither {stem}.json nor {stem}.toml")
     try:
@@ -103,6 +103,8 @@ def _read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise UserError(f"{path} is missing") from None
+    except IsADirectoryError:
+        raise UserError(f"{path} is a folder: expected a file") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read: {error}") from None
 
@@ -116,9 +118,7 @@ def _parse(path: Path):
 
 
 def _read_tasks(name: str, folder: Path, setting: Setting) -> list[Task]:
-    """`tasks.json` and, where there are, `tasks_*.json`; a task that two files hold alike is read once."""
-    if not (folder / "tasks.json").is_file():
-        raise UserError(f"{folder / 'tasks.json'} is missing")
+    """`tasks.json` and, where there are, `tasks_*.json`; a task of `tasks.json` stands for its copies elsewhere."""
     found: dict[str, dict] = {}
     for path in (folder / "tasks.json", *sorted(folder.glob("tasks_*.json"))):
         rows = _parse(path)
@@ -129,17 +129,19 @@ def _read_tasks(name: str, folder: Path, setting: Setting) -> list[Task]:
         for place, row in enumerate(rows):
             _check_task(row, f"{path}: task {place}")
             id = str(row["id"])
-            if id in inside or found.get(id, row) != row:
-                raise UserError(f"{path}: the id {id!r} is there twice with different tasks")
+            if id in inside:
+                raise UserError(f"{path}: the id {id!r} is there twice")
             inside.add(id)
-            found[id] = row
+            found.setdefault(id, row)
+    if not found:
+        raise UserError(f"{folder / 'tasks.json'} holds no task")
     splits = _read_splits(folder / "split_tasks.json")
     return [Task(name, id, row, setting, split=splits.get(id)) for id, row in found.items()]
 
 
 def _read_splits(path: Path) -> dict[str, str]:
     """id -> split; "test" wins over every other name, since its tasks must not be trained on."""
-    if not path.is_file():
+    if not path.exists():
         return {}
     rows = _parse(path)
     if not isinstance(rows, dict) or not all(isinstance(ids, list) for ids in rows.values()):
@@ -150,13 +152,12 @@ def _read_splits(path: Path) -> dict[str, str]:
 
 def _check_task(row, where: str) -> None:
     """Refuse what would fail later, with its place; everything that may be absent or null may be."""
-    if not isinstance(row, dict) or not isinstance(row.get("id"), str | int):
+    if not isinstance(row, dict) or type(row.get("id")) not in (str, int) or row["id"] == "":
         raise UserError(f"{where}: expected an object with an id")
     where = f"{where} ({row['id']})"
     criteria = _optional(row, "evaluation_criteria", dict, where) or {}
-    scenario = _optional(row, "user_scenario", dict, where) or {}
-    if not isinstance(scenario.get("instructions") or {}, dict | str):
-        raise UserError(f"{where}: user_scenario.instructions must be an object or text")
+    _check_scenario(_optional(row, "user_scenario", dict, where) or {}, where)
+    _optional(row, "ticket", str, where)
     initial = _optional(row, "initial_state", dict, where) or {}
     for name, holder in (("actions", criteria), ("env_assertions", criteria), ("initialization_actions", initial)):
         for place, call in enumerate(_optional(holder, name, list, where) or []):
@@ -165,17 +166,39 @@ def _check_task(row, where: str) -> None:
             if not isinstance(call, dict) or not isinstance(call.get(field), str):
                 raise UserError(f"{inside} has no {field}")
             _optional(call, "arguments", dict, inside)
+            _check_texts(_optional(call, "compare_args", list, inside), f"{inside}: compare_args")
             side = call.get("requestor") or ASSISTANT if name == "actions" else call.get("env_type")
             if side not in SIDES:
                 raise UserError(f"{inside}: {side!r} is neither assistant nor user")
     for part in _optional(criteria, "reward_basis", list, where) or []:
         if part not in BASIS:
             raise UserError(f"{where}: reward_basis holds {part!r}: expected {', '.join(BASIS)}")
-    for text in _optional(criteria, "communicate_info", list, where) or []:
-        if not isinstance(text, str):
-            raise UserError(f"{where}: communicate_info holds {text!r}: expected text")
-    _optional(initial, "message_history", list, where)
+    for name in ("communicate_info", "forbidden"):
+        _check_texts(_optional(criteria, name, list, where), f"{where}: {name}")
     _optional(initial, "initialization_data", dict, where)
+    for place, message in enumerate(_optional(initial, "message_history", list, where) or []):
+        inside = f"{where}: message_history[{place}]"
+        if not isinstance(message, dict):
+            raise UserError(f"{inside} is {type(message).__name__}: expected an object")
+        if not all(isinstance(call, dict) for call in _optional(message, "tool_calls", list, inside) or []):
+            raise UserError(f"{inside}: tool_calls holds something else than objects")
+
+
+def _check_scenario(scenario: dict, where: str) -> None:
+    where = f"{where}: user_scenario"
+    _optional(scenario, "persona", str, where)
+    instructions = scenario.get("instructions") or {}
+    if not isinstance(instructions, dict | str):
+        raise UserError(f"{where}.instructions must be an object or text")
+    if isinstance(instructions, dict):
+        for name in ("reason_for_call", "known_info", "unknown_info", "task_instructions"):
+            _optional(instructions, name, str, f"{where}.instructions")
+
+
+def _check_texts(values: list | None, where: str) -> None:
+    for value in values or []:
+        if not isinstance(value, str):
+            raise UserError(f"{where} holds {value!r}: expected text")
 
 
 def _optional(holder: dict, name: str, kind: type, where: str):

@@ -1,8 +1,8 @@
 """What airline templates share: the case under construction, trips, and how an expert finds a reservation."""
 
-from lib.grpo.generation.airline_world import FREE_BAGS, AirlineWorld
+from lib.grpo.generation.airline_world import FREE_BAGS, TODAY, WAITING, AirlineWorld
 from lib.grpo.generation.draw import Draw
-from lib.grpo.generation.request import DENY, TRANSFER, Request, Step, ask, look, say
+from lib.grpo.generation.request import DENY, TRANSFER, Request, Step, ask, look, or_human, say
 from lib.grpo.worlds.airline_data import CABINS
 from lib.grpo.worlds.airline_tools import AIRPORTS
 
@@ -10,6 +10,17 @@ from lib.grpo.worlds.airline_tools import AIRPORTS
 OTHER_TRIPS = (0, 1, 1, 2, 3)
 OTHER_PEOPLE = (0, 1, 2, 3, 5)
 NO_HELP = "I am sorry, but I cannot do that: "
+WANTS_HUMAN = "I want to talk to a human agent about it."
+# What a summary calls an action, for `must`.
+CANCEL = "cancel*"
+BOOK = "book*|reserv*|purchas*|buy*"
+CHANGE = (
+    "chang*|updat*|modif*|mov*|set*|switch*|replac*|correct*|edit*|fix*|resched*|rebook*|postpon*|shift*|push*|upgrad*|"
+    "downgrad*|convert*|new"
+)
+ADD, REMOVE = "add*|includ*|new|more", "remov*|tak*|delet*|drop*|without"
+CERTIFICATE = "certificate*|voucher*|compensat*"
+LOOK_UP = "look*|check|calculat*|comput*|search*|retriev*|sum"
 
 
 class AirlineCase:
@@ -19,6 +30,10 @@ class AirlineCase:
         self.draw, self.level = draw, level
         self.world = AirlineWorld(draw)
         self.user = self.world.user()
+        # Reservations that the expert has looked up, for an earlier request too.
+        self.seen: set[str] = set()
+        # Reservation id -> what a summary may call it.
+        self.names: dict[str, str] = {}
         for _ in range(OTHER_TRIPS[level]):
             self.trip(cabin=draw.pick(CABINS), insurance=draw.chance(0.3))
         for _ in range(OTHER_PEOPLE[level]):
@@ -37,7 +52,8 @@ class AirlineCase:
         on its day; `flown`: its first flight landed days ago."""
         draw = self.draw
         if days is None:
-            first = draw.between(8, 13) if flown else draw.between(17, 21)
+            today = status in WAITING or (status == "cancelled" and draw.chance(0.5))
+            first = draw.between(8, 13) if flown else TODAY if today else draw.between(17, 21)
             days = (first, draw.between(23, 27)) if flown or draw.chance(0.6) else (first,)
         origin, destination = self.world.route()
         flights = []
@@ -50,17 +66,27 @@ class AirlineCase:
 
     def find(self, row: dict) -> tuple[dict[str, str], list[Step]]:
         """(details, steps) that lead to a reservation: its id is known to the caller, or it has to be looked for."""
-        reservation_id = row["reservation_id"]
-        if self.level <= 1 or self.draw.chance(0.5):
-            sentence = f"The reservation id is {reservation_id}."
-            looks = [look("get_reservation_details", reservation_id=reservation_id)]
+        name = row["reservation_id"]
+        ids = [name]
+        if self.level <= 1 or row["user_id"] != self.user["user_id"] or self.draw.chance(0.5):
+            sentence = f"The reservation id is {name}."
         else:
             sentence = f"I don't remember the reservation id. It is my trip from {route_of(row)}."
             ids = self.user["reservations"]
-            looks = [
-                look("get_reservation_details", reservation_id=other) for other in ids[: ids.index(reservation_id) + 1]
-            ]
+            ids = [other for other in ids[: ids.index(name) + 1] if other not in self.seen]
+            self.names[name] = f"{name}|{row['destination']}|{AIRPORTS[row['destination']]}"
+        self.seen.update(ids)
+        looks = [look("get_reservation_details", reservation_id=one) for one in ids]
         return {"reservation_id": sentence}, [ask("reservation_id"), *looks]
+
+    def must(self, row: dict, *words: str) -> list[str]:
+        """What a summary about a reservation has to name; its place where the caller has forgotten the id."""
+        name = row["reservation_id"]
+        return [self.names.get(name, name), *words]
+
+    def asks(self, opening: str, question: str) -> str:
+        """An opening that from level 3 on asks for an amount too."""
+        return f"{opening} {question}" if self.level >= 3 else opening
 
     def method(self, source: str) -> str:
         """The caller's credit card, gift card or certificate."""
@@ -69,20 +95,59 @@ class AirlineCase:
     def free_bags(self, cabin: str, passengers: int) -> int:
         return FREE_BAGS[self.user["membership"]][cabin] * passengers
 
-    def transfer(self, opening: str, row: dict, why: str) -> Request:
-        """A wish that only a human may fulfil, found out after looking at the reservation."""
-        details, steps = self.find(row)
-        return Request(opening, TRANSFER, steps, details, summary=f"Reservation {row['reservation_id']}: {why}")
-
-    def deny(self, opening: str, row: dict, why: str, details: dict | None = None, **more) -> Request:
-        """A wish that the rules forbid, found out after looking at the reservation."""
+    def transfer(
+        self,
+        opening: str,
+        row: dict,
+        why: str,
+        must: tuple[str, ...],
+        details: dict[str, str] | None = None,
+        asked: tuple[str, ...] = (),
+    ) -> Request:
+        """A wish that only a human may fulfil, found out by looking at the reservation and asking for `asked`."""
         found, steps = self.find(row)
-        details = {**found, **(details or {})}
-        asks = [ask(name) for name in details if name != "reservation_id"]
-        insist = more.pop("insist", [])
-        if self.level >= 4 and not insist:
-            insist = [self.draw.pick(("But I was told that this is possible.", "Please make an exception for me."))]
-        return Request(opening, DENY, [*steps, *asks, say(NO_HELP + why)], details, insist=insist, **more)
+        steps += [ask(name) for name in asked]
+        must = or_human(self.must(row, *must))
+        summary = f"Reservation {row['reservation_id']}: {why}"
+        return Request(opening, TRANSFER, steps, {**found, **(details or {})}, must=must, summary=summary)
+
+    def transfer_as_told(self, opening: str, row: dict, told: str = WANTS_HUMAN) -> Request:
+        """A wish that is for a human because of what the caller says of the reservation when asked for it."""
+        details, steps = self.find(row)
+        details["reservation_id"] += f" {told}"
+        summary = f"Reservation {row['reservation_id']}: {told}"
+        return Request(opening, TRANSFER, steps, details, must=or_human([]), summary=summary)
+
+    def deny(
+        self,
+        opening: str,
+        row: dict,
+        why: str,
+        must: tuple[str, ...],
+        details: dict[str, str] | None = None,
+        asked: tuple[str, ...] | None = None,
+    ) -> Request:
+        """A wish that the rules forbid, found out by looking at the reservation and asking for `asked` (default: all
+        the `details`)."""
+        found, steps = self.find(row)
+        details = details or {}
+        asks = [ask(name) for name in (details if asked is None else asked)]
+        insist = ["But I was told that this is possible.", "Please make an exception for me."]
+        return Request(
+            opening,
+            DENY,
+            [*steps, *asks, say(NO_HELP + why)],
+            {**found, **details},
+            must=self.must(row, *must),
+            insist=[self.draw.pick(insist)] if self.level >= 4 else [],
+        )
+
+    def deny_stranger(self, opening: str, must: tuple[str, ...]) -> Request:
+        """A wish about a reservation that is not the caller's."""
+        row = self.trip(user=self.world.user())
+        request = self.deny(opening, row, f"reservation {row['reservation_id']} is not yours.", must)
+        request.insist = ["But we know each other well."] if request.insist else []
+        return request
 
 
 def route_of(row: dict) -> str:
@@ -96,3 +161,7 @@ def city(code: str) -> str:
 def paid(row: dict) -> int:
     """Dollars paid for a reservation."""
     return sum(entry["amount"] for entry in row["payment_history"])
+
+
+def full_name(person: dict) -> str:
+    return f"{person['first_name']} {person['last_name']}"

@@ -9,6 +9,9 @@ from lib.grpo.worlds.airline_tools import AIRPORTS
 from lib.grpo.worlds.store import Base
 
 TODAY = 15
+NOW = TODAY * 24 + 15
+# Statuses of today's flights that have not left yet.
+WAITING = ("on time", "delayed")
 CODES = tuple(AIRPORTS)
 # Dollars a flight costs, per cabin.
 PRICES = {"basic_economy": (50, 99), "economy": (100, 199), "business": (300, 499)}
@@ -53,7 +56,7 @@ class AirlineWorld:
         self.users: dict[str, dict] = {}
         self.reservations: dict[str, dict] = {}
 
-    def user(self, membership: str | None = None) -> dict:
+    def user(self) -> dict:
         draw = self.draw
         first, last = draw_name(draw)
         methods = {}
@@ -74,7 +77,7 @@ class AirlineWorld:
             "dob": draw_birthday(draw),
             "payment_methods": methods,
             "saved_passengers": [self.passenger()],
-            "membership": membership or draw.pick(tuple(FREE_BAGS)),
+            "membership": draw.pick(tuple(FREE_BAGS)),
             "reservations": [],
         }
         self.users[row["user_id"]] = row
@@ -84,11 +87,11 @@ class AirlineWorld:
         first, last = draw_name(self.draw)
         return {"first_name": first, "last_name": last, "dob": draw_birthday(self.draw)}
 
-    def route(self, avoid: tuple[str, ...] = ()) -> tuple[str, str]:
+    def route(self) -> tuple[str, str]:
         """Two airports that no other trip of this world connects."""
         taken = {(row["origin"], row["destination"]) for row in self.flights.values()}
         while True:
-            origin, destination = self.draw.sample([code for code in CODES if code not in avoid], 2)
+            origin, destination = self.draw.sample(CODES, 2)
             if (origin, destination) not in taken:
                 return origin, destination
 
@@ -96,7 +99,7 @@ class AirlineWorld:
         """A flight with a status for each day of May 2024."""
         draw = self.draw
         number = self._free(self.flights, lambda: f"HAT{draw.between(1, 299):03d}")
-        hour = draw.between(5, 18)
+        hour = draw.between(16 if set(WAITING) & set(days.values()) else 5, 18)
         row = {
             "flight_number": number,
             "origin": origin,
@@ -120,9 +123,13 @@ class AirlineWorld:
         hours_ago: int | None = None,
         bags: int = 0,
     ) -> dict:
-        """A reservation of (flight, day) pairs, made `hours_ago` (default: days ago) and paid with the credit card."""
+        """A reservation of (flight, day) pairs, paid with the credit card and made `hours_ago`.
+
+        The default is days ago, before its first flight.
+        """
         draw = self.draw
-        hours_ago = draw.between(30, 300) if hours_ago is None else hours_ago
+        if hours_ago is None:
+            hours_ago = draw.between(max(30, _hours_since(*flights[0]) + 2), 300)
         own = {**user["name"], "dob": user["dob"]}
         segments = []
         for flight, day in flights:
@@ -193,7 +200,12 @@ def date(day: int) -> str:
     return f"2024-05-{day:02d}"
 
 
+def _hours_since(flight: dict, day: int) -> int:
+    """From a flight's departure to the clock; negative for one to come."""
+    return NOW - 24 * day - int(flight["scheduled_departure_time_est"][:2])
+
+
 def _ago(hours: int, draw: Draw) -> str:
     """The moment so many hours before the clock; up to two weeks."""
-    whole = (TODAY * 24 + 15) - hours
+    whole = NOW - hours
     return f"2024-05-{whole // 24:02d}T{whole % 24:02d}:{draw.below(60):02d}:{draw.below(60):02d}"

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from lib.grpo.generation.request import DENY, TRANSFER, TRANSFER_TEXT, Request, Step
 from lib.grpo.messages import call_message, text_message
 from lib.grpo.task import Setting, Task
+from lib.grpo.users.vocabulary import NUMERIC
 from lib.grpo.worlds.tools import WRITE
 
 CONFIRM_QUESTION = "Do you confirm (yes/no)?"
-ANYTHING_ELSE = "Is there anything else I can help you with?"
 TRANSFER_TOOL = "transfer_to_human_agents"
 TRANSFERRED = "BEING TRANSFERRED TO A HUMAN AGENT"
 QUESTIONS = {
@@ -101,7 +101,7 @@ def _brief(level: int, persona: str, identity: Identity, requests: list[Request]
         if request.insist:
             row["insist"] = request.insist
         if request.inform:
-            row["inform"] = True
+            row["inform"] = "number" if all(map(NUMERIC.fullmatch, request.communicate)) else True
         if request.goal:
             row["goal"] = request.goal
         rows.append(row)

@@ -38,7 +38,7 @@ def make_task(domain: str, template: str, seed: int, level: int) -> Task:
     if level not in LEVELS:
         raise UserError(f"level {level!r}: expected 0 to 4")
     if not 0 <= seed < MOST_SEED:
-        raise UserError(f"seed {seed!r}: expected 0 or more")
+        raise UserError(f"seed {seed!r}: expected 0 to {MOST_SEED - 1}")
     draw = Draw(domain, template, seed, level)
     persona = draw.pick(PERSONAS)
     case = world.make_case(draw, level)

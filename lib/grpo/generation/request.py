@@ -5,6 +5,13 @@ from dataclasses import dataclass, field
 # What the rules say to a wish.
 ACT, DENY, TRANSFER = "act", "deny", "transfer"
 TRANSFER_TEXT = "YOU ARE BEING TRANSFERRED TO A HUMAN AGENT. PLEASE HOLD ON."
+# What a question names that offers a human agent, for `must`.
+HUMAN = "human*|transfer*|representative*|colleague*|specialist*|supervisor*"
+
+
+def or_human(must: list[str]) -> list[str]:
+    """The `must` of a wish that only a human may fulfil: who wishes it agrees to it and to being handed over."""
+    return [f"{word}|{HUMAN}" for word in must] or [HUMAN]
 
 
 @dataclass(frozen=True)

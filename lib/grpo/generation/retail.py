@@ -3,6 +3,7 @@
 from lib.grpo.generation import retail_items as items
 from lib.grpo.generation import retail_orders as orders
 from lib.grpo.generation import retail_questions as questions
+from lib.grpo.generation import retail_returns as returns
 from lib.grpo.generation.compose import Identity
 from lib.grpo.generation.draw import Draw
 from lib.grpo.generation.request import ask, look
@@ -14,14 +15,14 @@ TEMPLATES = {
     "change_order_payment": orders.change_order_payment,
     "change_user_address": orders.change_user_address,
     "change_items": items.change_items,
-    "return_items": items.return_items,
+    "return_items": returns.return_items,
     "exchange_items": items.exchange_items,
     "order_total": questions.order_total,
     "refund_amount": questions.refund_amount,
     "count_options": questions.count_options,
     "cancel_two_orders": orders.cancel_two_orders,
     "cheapest_option": items.cheapest_option,
-    "return_to_gift_card": items.return_to_gift_card,
+    "return_to_gift_card": returns.return_to_gift_card,
     "tracking_number": questions.tracking_number,
 }
 # Kept out of training, to measure what carries over to requests never seen.

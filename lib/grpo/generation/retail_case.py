@@ -1,10 +1,20 @@
 """What retail templates share: the case under construction, orders, and the usual ways to act, refuse and transfer."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from lib.grpo.generation.draw import Draw
-from lib.grpo.generation.request import ACT, DENY, TRANSFER, Request, Step, ask, look, say
-from lib.grpo.generation.retail_world import ENGRAVABLE, PLAIN, PRECIOUS, USUAL, RetailWorld, describe
+from lib.grpo.generation.request import ACT, DENY, TRANSFER, Request, Step, ask, look, or_human, say
+from lib.grpo.generation.retail_world import (
+    ENGRAVABLE,
+    ENGRAVED,
+    HYGIENE,
+    PLAIN,
+    PRECIOUS,
+    USUAL,
+    RetailWorld,
+    describe,
+)
 
 # Other orders of the caller, and other people with an order, per level.
 OTHER_ORDERS = (0, 1, 1, 2, 3)
@@ -18,7 +28,19 @@ FOREIGN = (
     ("Oaxaca", "OAX", "Mexico", "68000"),
 )
 NO_HELP = "I am sorry, but I cannot do that: "
+NOT_BACK = {ENGRAVED: "engraved items cannot be given back.", HYGIENE: "hygiene articles cannot be given back."}
 PLEASE = "Please make an exception for me."
+# Said with the order: only a human may do it.
+WANTS_HUMAN = ("I want to talk to a human about it.", "Please let a human agent do that.")
+# What a summary calls an action, for `must`.
+CANCEL = "cancel*"
+CHANGE = "chang*|updat*|modif*|mov*|set to|set the|set your|switch*|replac*|correct*|edit*|swap*|new"
+EXCHANGE = f"exchang*|{CHANGE}"
+RETURN = "return*|send back|sent back|take back|taken back|give back"
+ADDRESS = f"{CHANGE}|address|ship*|send*|sent|redirect*|deliver*"
+PAY = f"{CHANGE}|pay|paid|charg*|use|using"
+LOOK_UP = "look*|check|calculat*|comput*|search*|retriev*|sum|add*"
+BROKEN = "broken|damag*|defect*"
 
 
 @dataclass(frozen=True)
@@ -28,6 +50,15 @@ class Plan:
     must: list[str]
     steps: list[Step]
     amount: str = ""
+
+
+@dataclass(frozen=True)
+class Thought:
+    """A change of mind: the sentence, the plan from then on, and what the user then says when asked."""
+
+    said: str
+    plan: Plan
+    details: dict[str, str] = field(default_factory=dict)
 
 
 class RetailCase:
@@ -41,6 +72,10 @@ class RetailCase:
         self.forgot_email = level >= 2 and draw.chance(0.5)
         # So many orders of the caller have been looked through by the expert: new ones come behind them.
         self.settled = 0
+        # Orders that the expert has looked up, for an earlier request too.
+        self.seen: set[str] = set()
+        # Order number -> what a summary may call it.
+        self.names: dict[str, str] = {}
         for _ in range(OTHER_ORDERS[level]):
             self.order(self._status())
         for _ in range(OTHER_PEOPLE[level]):
@@ -48,7 +83,11 @@ class RetailCase:
 
     def wants_more(self) -> bool:
         """Whether a wish comes with another one, as it does where it is refused."""
-        return self.level >= 2 and self.draw.chance(0.5)
+        return self.level >= 2 and self.draw.chance(0.7)
+
+    def asks(self, opening: str, question: str) -> str:
+        """An opening that from level 3 on asks for an amount too."""
+        return f"{opening} {question}" if self.level >= 3 else opening
 
     def order(
         self,
@@ -70,6 +109,10 @@ class RetailCase:
     def plain(self) -> str:
         """The kind of an item that every rule allows to change; some could be engraved but are not."""
         return ENGRAVABLE if self.draw.chance(0.15) else PLAIN
+
+    def kept(self) -> tuple[str, ...]:
+        """Kinds of items that stay in an order: none, or one that the rules treat in their own way."""
+        return (self.draw.pick((PLAIN, ENGRAVED, HYGIENE)),) if self.level and self.draw.chance(0.4) else ()
 
     def method(self, source: str) -> str:
         """The caller's credit card, PayPal account, or gift card with money on it."""
@@ -109,7 +152,10 @@ class RetailCase:
             sentence = f"I don't remember the order id. It is about {wanted}."
             orders = self.user["orders"]
             self.settled = max(self.settled, *(orders.index(order_id) + 1 for order_id in ids))
+            self.names |= {row["order_id"][1:]: f"{row['order_id'][1:]}|{row['items'][0]['name']}" for row in rows}
             ids = orders[: self.settled]
+        ids = [order_id for order_id in ids if order_id not in self.seen]
+        self.seen.update(ids)
         looks = [look("get_order_details", order_id=order_id) for order_id in ids]
         return {"order_id": sentence}, [ask("order_id"), *looks]
 
@@ -119,34 +165,39 @@ class RetailCase:
         steps: list[Step],
         details: dict[str, str],
         plan: Plan,
-        thought: tuple[str, Plan] | None = None,
-        question: str = "",
+        thought: Thought | None = None,
     ) -> Request:
-        """A wish that the rules allow: `plan`, or after a change of mind (sentence, plan). From level 3 on the user
-        asks `question`, which the final plan's amount answers."""
-        final = thought[1] if thought else plan
-        asks_amount = self.level >= 3 and question
+        """A wish that the rules allow: `plan`, or after a change of mind another. From level 3 on the final plan's
+        amount is to be told."""
+        final = thought.plan if thought else plan
         return Request(
-            f"{opening} {question}" if asks_amount else opening,
+            opening,
             ACT,
             [*steps, *plan.steps],
             details,
-            must=plan.must,
-            communicate=[final.amount] if asks_amount else [],
-            second_thought=(thought[0], final.must, final.steps) if thought else None,
+            must=self.must(plan.must),
+            communicate=[final.amount] if self.level >= 3 and final.amount else [],
+            second_thought=(thought.said, self.must(final.must), final.steps) if thought else None,
+            second_details=thought.details if thought else {},
         )
+
+    def must(self, words: list[str]) -> list[str]:
+        """What a summary has to name; an item where the caller has forgotten the order's id."""
+        return [self.names.get(word, word) for word in words]
 
     def deny(
         self,
         opening: str,
         rows: list[dict],
         why: str,
+        must: list[str],
         details: dict[str, str] | None = None,
         asked: tuple[str, ...] | None = None,
         claim: str = "",
     ) -> Request:
         """A wish that the rules forbid, found out after looking at the order(s) and asking for `asked` (default: all
-        the `details`). At level 4 the user makes a false `claim` and does not give in at once."""
+        the `details`); a summary of it names the orders and `must`. At level 4 the user makes a false `claim` and does
+        not give in at once."""
         found, steps = self.find(*rows)
         details = details or {}
         steps += [ask(name) for name in (details if asked is None else asked)]
@@ -154,28 +205,58 @@ class RetailCase:
         if self.level >= 4:
             opening = f"{opening} {claim}".strip()
             insist = [self.draw.pick(("But I was told that this is possible.", PLEASE))]
-        return Request(opening, DENY, [*steps, say(NO_HELP + why)], {**found, **details}, insist=insist)
+        must = self.must([*numbers(rows), *must])
+        return Request(opening, DENY, [*steps, say(NO_HELP + why)], {**found, **details}, must=must, insist=insist)
 
-    def deny_stranger(self, opening: str, status: str, details: dict[str, str] | None = None) -> Request:
+    def deny_stranger(
+        self, opening: str, status: str, must: list[str], details: dict[str, str] | None = None
+    ) -> Request:
         """A wish about an order that is not the caller's."""
         row = self.order(status, user=self.world.user(self.draw.pick((None, self.user["name"]["last_name"]))))
         why = f"order {row['order_id']} is not yours."
-        return self.deny(opening, [row], why, details, (), claim="It is my own order.")
+        return self.deny(opening, [row], why, must, details, (), claim="It is my own order.")
 
-    def transfer(self, opening: str, status: str, count: int = 1) -> Request:
-        """A wish about so many orders that only a human may fulfil: they cost too much, or the user says so."""
+    def transfer(
+        self,
+        opening: str,
+        status: str,
+        wish: Callable[[dict], tuple[list[str], dict[str, str]]],
+        count: int = 1,
+    ) -> Request:
+        """A wish about so many orders that only a human may fulfil: they cost too much, or the user says so when asked
+        for them. `wish`: of an order, what a summary names besides it, and the details that the user knows."""
         if self.draw.chance(0.6):
             rows = [self.order(status, (PLAIN, PLAIN), PRECIOUS) for _ in range(count)]
-            return self.hand_over(opening, rows, "more than 1000 dollars.")
-        why = self.draw.pick(("I want to talk to a human about it.", "Please let a human agent do that."))
+            must, known = wish(rows[0])
+            return self.hand_over(opening, rows, "more than 1000 dollars.", [*numbers(rows), *must], known)
         rows = [self.order(status) for _ in range(count)]
-        return self.hand_over(f"{opening} {why}", rows, "the user asks for a human agent.")
+        return self.hand_over_as_told(opening, rows, self.draw.pick(WANTS_HUMAN), wish(rows[0])[1])
 
-    def hand_over(self, opening: str, rows: list[dict], why: str) -> Request:
-        """A transfer after looking at the orders."""
-        details, steps = self.find(*rows)
+    def hand_over(
+        self,
+        opening: str,
+        rows: list[dict],
+        why: str,
+        must: list[str],
+        details: dict[str, str] | None = None,
+        asked: tuple[str, ...] = (),
+    ) -> Request:
+        """A transfer after looking at the orders and asking for `asked`."""
+        found, steps = self.find(*rows)
+        steps += [ask(name) for name in asked]
         names = " and ".join(row["order_id"] for row in rows)
-        return Request(opening, TRANSFER, steps, details, summary=f"Order {names}: {why}")
+        details = {**found, **(details or {})}
+        return Request(
+            opening, TRANSFER, steps, details, must=or_human(self.must(must)), summary=f"Order {names}: {why}"
+        )
+
+    def hand_over_as_told(
+        self, opening: str, rows: list[dict], told: str, details: dict[str, str] | None = None
+    ) -> Request:
+        """A transfer because of what the user says of the orders when asked for them."""
+        request = self.hand_over(opening, rows, told, [], details)
+        request.details["order_id"] += f" {told}"
+        return request
 
     def _status(self) -> str:
         return self.draw.pick(STATUSES if self.level > 2 else STATUSES[:2])
@@ -199,6 +280,11 @@ class RetailCase:
         variant = self.draw.pick([one for one in product["variants"].values() if one["item_id"] != item["item_id"]])
         place = self.draw.between(self.settled, len(self.user["orders"]))
         self.world.order(self.user, [(product, variant)], self._status(), self.method("credit_card"), place)
+
+
+def numbers(rows: list[dict]) -> list[str]:
+    """The orders' ids as words."""
+    return [row["order_id"][1:] for row in rows]
 
 
 def method_of(row: dict) -> str:

@@ -216,3 +216,8 @@ def money(amount: int) -> str:
 def describe(item: dict) -> str:
     """A line of an order in the user's words."""
     return f"{item['name']} ({', '.join(item['options'].values())})"
+
+
+def list_items(items: list[dict]) -> str:
+    """Items in the user's words."""
+    return " and ".join(f"the {describe(item)}" for item in items)

@@ -4,7 +4,7 @@ from lib.grpo.generation import telecom_account as account
 from lib.grpo.generation import telecom_phone as phone
 from lib.grpo.generation.compose import Identity
 from lib.grpo.generation.draw import Draw
-from lib.grpo.generation.request import ACT, TRANSFER, look
+from lib.grpo.generation.request import look
 from lib.grpo.generation.telecom_case import TelecomCase
 
 # Trouble on the phone, of which a task holds one at most: two would repair or hide each other.
@@ -35,10 +35,7 @@ HELD_OUT = ("picture_settings", "data_used_up", "resume", "refuel_price")
 def fits(first: tuple[str, str], second: tuple[str, str]) -> bool:
     """Whether two requests, as (template, outcome), can be made in one call."""
     names = {first[0], second[0]}
-    if len(names & PHONE.keys()) > 1 or names == {"pay_bill", "suspended"}:
-        return False
-    # For a transfer every gold call is looked for, and there is more than one way to check a phone.
-    return not (second[1] == TRANSFER and first[1] == ACT and (first[0] in PHONE or first[0] == "pay_bill"))
+    return len(names & PHONE.keys()) <= 1 and names != {"pay_bill", "suspended"}
 
 
 def make_case(draw: Draw, level: int) -> TelecomCase:

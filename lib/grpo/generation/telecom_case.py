@@ -3,6 +3,7 @@
 from lib.grpo.generation.draw import Draw
 from lib.grpo.generation.people import FIRST, draw_name
 from lib.grpo.generation.request import DENY, TRANSFER, Request, Step, ask, look, say
+from lib.grpo.generation.telecom_words import HUMAN, also, line_words
 from lib.grpo.generation.telecom_world import DEVICE_TYPES, MONTHS, TelecomWorld
 from lib.grpo.worlds.world import ASSISTANT, USER
 
@@ -67,7 +68,9 @@ class TelecomCase:
         looks = [look("get_details_by_id", id=line_id) for line_id in before]
         if line is self.line and not self.by_name:
             return {}, looks
-        way = "number" if self.level <= 1 else self.draw.pick(("number", "ending", "device"))
+        # Nobody says its own number who does not know it by heart, but how it ends.
+        ways = ("ending", "device") if line is self.line else ("number", "ending", "device")
+        way = "number" if self.level <= 1 else self.draw.pick(ways)
         device_type = self.world.device_type(line)
         lines = [self.world.tables["lines"][line_id] for line_id in ids]
         if way == "device" and [self.world.device_type(row) for row in lines].count(device_type) == 1:
@@ -87,9 +90,16 @@ class TelecomCase:
             sentence = f"The number ends in {ending(line)}."
         return {"line": sentence}, [ask("line"), *looks]
 
+    def words_of(self, line: dict) -> str:
+        """What a summary names a line by: also the device, for a user who knows it by that."""
+        device = self.world.device_type(line)
+        return line_words(line, device if device in self.claimed else "")
+
     def request(self, opening: str, outcome: str, steps: list[Step], details: dict | None = None, **more) -> Request:
         """A request; the first one of a task also tells the phone whose it is. `start` are (function, arguments) on the
-        phone."""
+        phone. Whom the rules transfer says yes to that, too."""
+        if outcome == TRANSFER:
+            more["must"] = also(more.get("must", ()), HUMAN)
         start = [_action(USER, name, arguments) for name, arguments in more.pop("start", ())]
         if not self.started:
             self.started = True
@@ -105,24 +115,27 @@ class TelecomCase:
         insist = more.pop("insist", [self.draw.pick(INSIST)] if self.level >= 4 else [])
         return self.request(opening, DENY, [*steps, say(NO_HELP + why)], details, insist=insist, **more)
 
-    def transfer(self, opening: str, details: dict, steps: list[Step]) -> Request:
+    def transfer(self, opening: str, details: dict, steps: list[Step], must: list[str]) -> Request:
         """A wish that the rules would allow, from somebody who wants a human or (a single request at level 2) whose
-        account is not active."""
+        account is not active and who says yes to what names `must`."""
         if self.level == 2 and self.draw.chance(0.6):
             self.customer["account_status"] = self.draw.pick(("Suspended", "Pending Verification"))
             status = self.customer["account_status"]
-            return self.request(opening, TRANSFER, steps[:0], details, summary=f"The account_status is {status}.")
+            summary = f"The account_status is {status}."
+            return self.request(opening, TRANSFER, steps[:0], details, must=must, summary=summary)
         opening = f"{opening} {self.draw.pick(PLEADS_FOR_HUMAN)}"
         return self.request(opening, TRANSFER, steps[:0], details, summary="The user asks for a human agent.")
 
-    def of_another(self, opening: str) -> Request:
-        """A wish about a line of somebody else."""
+    def of_another(self, opening: str, *action: str) -> Request:
+        """A wish about a line of somebody else; `action` are its words."""
         other = self.draw.pick(self.others) if self.others else self.world.customer()
         number = other["phone_number"]
         steps = [ask("line"), look("get_customer_by_phone", phone_number=number)]
         details = {"line": f"It is about the number {number}."}
         insist = ["But we know each other well."] if self.level >= 4 else []
-        return self.deny(opening, f"the line {number} is not yours.", details, steps, insist=insist)
+        lines = [row for row in self.world.tables["lines"].values() if row["line_id"] in other["line_ids"]]
+        must = [*action, line_words(lines[0])]
+        return self.deny(opening, f"the line {number} is not yours.", details, steps, insist=insist, must=must)
 
     def _other(self, place: int) -> dict:
         """Somebody else; at level 4 with the caller's last name, one even with the whole name."""

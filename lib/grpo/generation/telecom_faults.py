@@ -45,6 +45,7 @@ def _permission(name: str) -> Fault:
     return Fault(start, "permissions", told, fixes, (("grant_app_permission", arguments),))
 
 
+# In the policy's order.
 FAULTS = {
     "airplane": Fault(
         ("turn_airplane_mode_on", {}),
@@ -73,19 +74,19 @@ FAULTS = {
         ),
         REFRESH_APN,
     ),
-    "data_off": Fault(
-        ("turn_data_off", {}),
-        "network",
-        "Mobile data is switched off on my phone.",
-        ("Mobile data is off. Please turn it on.", "Please switch on mobile data."),
-        (("toggle_data", {}),),
-    ),
     "roaming_off": Fault(
         ("turn_roaming_off", {}),
         "network",
         "Data roaming is switched off on my phone.",
         ("As you are abroad, please turn on data roaming.", "Data roaming is off. Please turn it on while abroad."),
         (("toggle_roaming", {}),),
+    ),
+    "data_off": Fault(
+        ("turn_data_off", {}),
+        "network",
+        "Mobile data is switched off on my phone.",
+        ("Mobile data is off. Please turn it on.", "Please switch on mobile data."),
+        (("toggle_data", {}),),
     ),
     "saver": Fault(
         ("turn_data_saver_mode_on", {}),
@@ -174,22 +175,23 @@ def draw_faults(draw: Draw, own: tuple[str, ...], more: tuple[str, ...], count: 
 
 def repair(draw: Draw, goal: str, names: list[str], told: bool) -> list[Step]:
     """Checks and repairs in the policy's order, until everything is repaired; `told`: the user said what is wrong."""
+    names = [name for name in FAULTS if name in names]
+    if told:
+        return [phone(draw.pick(FAULTS[name].fixes), *FAULTS[name].repair) for name in names]
     needed = {FAULTS[name].check for name in names}
     # The network status tells when these need not be looked at.
     spared = {"speed": "apn", "mms": "mode"}.get(goal)
     order = [name for name in ORDER[goal] if name != spared or name in needed]
-    names = sorted(names, key=lambda name: order.index(FAULTS[name].check))
-    if told:
-        return [phone(draw.pick(FAULTS[name].fixes), *FAULTS[name].repair) for name in names]
     groups = [[name] for name in order]
     if draw.chance(0.5) and goal in ("speed", "mms"):
         groups = [order[:1], order[1:]]
-    steps = []
+    steps, seen = [], set()
     for group in groups:
-        things, calls = zip(*(CHECKS[name] for name in group), strict=True)
-        listed = " and ".join(filter(None, (", ".join(things[:-1]), things[-1])))
-        steps.append(phone(draw.pick(CHECK_TEXTS).format(listed), *calls))
-        found = [name for name in names if FAULTS[name].check in group]
+        steps.append(look_at(draw, *group))
+        seen |= set(group)
+        # What the network status shows of mobile data waits for the APN settings, as these are about service.
+        shown = [FAULTS[name].check in seen for name in names]
+        found = names[: [*shown, False].index(False)]
         names = names[len(found) :]
         fixes = [(draw.pick(FAULTS[name].fixes), FAULTS[name].repair) for name in found]
         if len(found) > 1 and draw.chance(0.5):
@@ -199,3 +201,10 @@ def repair(draw: Draw, goal: str, names: list[str], told: bool) -> list[Step]:
         if not names:
             return steps
     raise AssertionError(f"{goal}: nothing shows {names}")
+
+
+def look_at(draw: Draw, *names: str) -> Step:
+    """The user looks at these things, by their names in CHECKS."""
+    things, calls = zip(*(CHECKS[name] for name in names), strict=True)
+    listed = " and ".join(filter(None, (", ".join(things[:-1]), things[-1])))
+    return phone(draw.pick(CHECK_TEXTS).format(listed), *calls)

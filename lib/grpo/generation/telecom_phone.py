@@ -1,8 +1,22 @@
 """Telecom templates about trouble on the phone. Each is a function (case, outcome) -> Request."""
 
 from lib.grpo.generation.request import ACT, DENY, TRANSFER, Request, Step, ask, confirm, look, phone, say, write
-from lib.grpo.generation.telecom_case import TelecomCase, assertion, ending, line_assertion
-from lib.grpo.generation.telecom_faults import FAULTS, GOALS, HARMLESS, VPN, draw_faults, repair
+from lib.grpo.generation.telecom_account import second_amount
+from lib.grpo.generation.telecom_case import TelecomCase, assertion, line_assertion
+from lib.grpo.generation.telecom_faults import FAULTS, GOALS, HARMLESS, VPN, draw_faults, look_at, repair
+from lib.grpo.generation.telecom_words import (
+    ENABLE,
+    GUIDE,
+    PAY,
+    PRICE,
+    REFUEL,
+    RESUME,
+    ROAMING,
+    WITHOUT_PAYMENT,
+    also,
+    gigabyte_words,
+    refuel_words,
+)
 from lib.grpo.generation.telecom_world import ENDED, LAST_MONTH, MOST_GB
 from lib.grpo.users.phone import check_of
 from lib.grpo.worlds.world import ASSISTANT
@@ -81,7 +95,7 @@ def _trouble(
     details, steps = _first_look(case, goal, abroad)
     details |= _told(case, " ".join(FAULTS[name].told for name in names))
     steps += repair(draw, goal, names, told=case.level == 0)
-    return _request(case, opening, goal, details, steps, names, abroad)
+    return _request(case, opening, goal, details, steps, names, abroad, must=[GUIDE])
 
 
 def roaming_abroad(case: TelecomCase, outcome: str) -> Request:
@@ -111,7 +125,7 @@ def roaming_abroad(case: TelecomCase, outcome: str) -> Request:
     start = () if "roaming_off" in names else (("turn_roaming_on", {}),)
     if names:
         steps += repair(draw, "data", names, told=case.level == 0)
-    must = [ending(line)] if blocked else []
+    must = also([ROAMING, *ENABLE, case.words_of(line)] if blocked else [], GUIDE)
     return _request(case, opening, "data", details, steps, names, True, start=start, must=must)
 
 
@@ -143,16 +157,16 @@ def data_used_up(case: TelecomCase, outcome: str) -> Request:
             *(repair(draw, "data", names, told=False) if names else []),
         ]
 
-    thought, final = None, amount
+    thought, final, words = {}, amount, case.words_of(line)
     if case.level >= 4 and draw.chance(0.5):
         final = other
-        thought = (f"On second thought, {other} GB is better.", _price(line, plan, other), rest(other))
+        thought = second_amount(f"On second thought, {other} GB is better.", other, words, rest(other), GUIDE)
     steps += [ask("amount"), look("get_details_by_id", id=plan["plan_id"]), *rest(amount)]
     filled = line["data_refueling_gb"] + final
     more = {
-        "must": _price(line, plan, amount),
-        "second_thought": thought,
-        "communicate": _price(line, plan, final)[1:] if case.level >= 3 else [],
+        "must": also(refuel_words(amount, words), GUIDE),
+        **thought,
+        "communicate": [str(final * plan["data_refueling_price_per_gb"])] if case.level >= 3 else [],
         "assertions": [line_assertion("assert_data_refueling_amount", case, line, expected_amount=filled)],
     }
     return _request(case, opening, "data", details, steps, names, **more)
@@ -174,7 +188,8 @@ def suspended(case: TelecomCase, outcome: str) -> Request:
     if outcome == DENY:
         # Without a goal: this user does not touch the phone, least of all to pay.
         opening = f"My line was suspended because of a bill. {REFUSES}"
-        return case.deny(opening, "the bill has to be paid first.", details, steps, must=["without payment"])
+        must = [RESUME, WITHOUT_PAYMENT]
+        return case.deny(opening, "the bill has to be paid first.", details, steps, must=must)
     names = draw_faults(draw, ("airplane", "sim", "apn"), (), draw.between(1, 2)) if case.level >= 4 else []
     opening += " I have paid all my bills." if case.level >= 4 and draw.chance(0.6) else ""
     details |= _told(case, f"I know that bill {bill['bill_id']} is overdue, and I am ready to pay it.")
@@ -189,8 +204,9 @@ def suspended(case: TelecomCase, outcome: str) -> Request:
         assertion(ASSISTANT, "assert_no_overdue_bill", overdue_bill_id=bill["bill_id"]),
         line_assertion("assert_line_status", case, line, expected_status="Active"),
     ]
-    must = [bill["bill_id"], str(bill["total_due"])]
-    more = {"must": must, "communicate": must[1:] if case.level >= 3 else [], "assertions": assertions}
+    amount = [str(bill["total_due"])] if case.level >= 3 else []
+    # Paying and resuming may be asked about at once or one after the other.
+    more = {"must": also([PAY, PRICE], f"{RESUME}|{GUIDE}"), "communicate": amount, "assertions": assertions}
     return _request(case, opening, "service", details, steps, names, **more)
 
 
@@ -256,11 +272,6 @@ def _verify(goal: str, text: str) -> Step:
     return phone(f"{text} {VERIFY[goal]}", (check_of(goal).name, {}))
 
 
-def _price(line: dict, plan: dict, gigabytes: float) -> list[str]:
-    """What a summary of a refueling has to name."""
-    return [ending(line), str(gigabytes * plan["data_refueling_price_per_gb"])]
-
-
 def _use_up(case: TelecomCase) -> None:
     line = case.line
     limit = case.world.plan(line)["data_limit_gb"]
@@ -275,31 +286,31 @@ def _too_much(case: TelecomCase, opening: str) -> Request:
     details["amount"] = f"I want {amount} GB more, not less."
     why = f"at most {MOST_GB} GB can be added."
     # A summary with less is not what this user wants.
-    must = [str(amount)]
+    must = also([REFUEL, gigabyte_words(amount)], GUIDE)
     return case.deny(opening, why, details, [*steps, ask("amount")], must=must, goal="data")
 
 
 def _hopeless(case: TelecomCase, outcome: str, opening: str, goal: str) -> Request:
     """The same complaint, but the rules refuse it or leave it to a human."""
-    draw, line = case.draw, case.line
+    draw, line, must = case.draw, case.line, [f"{RESUME}|{GUIDE}"]
     if outcome == DENY:
         if goal != "service" and draw.chance(0.6):
             return _too_much(case, opening)
         line["status"] = "Closed"
         details, steps = _first_look(case, "service")
         why = "the line is closed, and a closed line stays closed."
-        return case.deny(opening, why, details, steps, goal=goal)
+        return case.deny(opening, why, details, steps, goal=goal, must=must)
     kind = draw.pick(("locked", "locked", "ended", "asks"))
-    details, steps = _first_look(case, "service")
+    details, steps = _first_look(case, goal if kind == "locked" else "service")
     if kind == "asks":
-        return case.transfer(opening, details, steps)
+        return case.transfer(opening, details, steps, must)
     if kind == "ended":
         line.update(status="Suspended", contract_end_date=ENDED, suspension_start_date="2025-02-10")
         summary = f"The contract of the suspended line {line['line_id']} has ended."
-        return case.request(opening, TRANSFER, steps, details, goal=goal, summary=summary)
+        return case.request(opening, TRANSFER, steps, details, goal=goal, must=must, summary=summary)
     code = draw.pick(("pin", "puk"))
-    # The calls are no part of the gold: there are several ways to find out.
-    steps.append(phone("Please check the status of your SIM card."))
+    steps.append(look_at(draw, "network"))
     details["issue"] = f"My phone asks for a {code.upper()} code that I do not have."
     start = [("lock_sim_card", {"mode": code})]
-    return case.request(opening, TRANSFER, steps, details, start=start, goal=goal, summary="The SIM card is locked.")
+    more = {"must": must, "summary": "The SIM card is locked."}
+    return case.request(opening, TRANSFER, steps, details, start=start, goal=goal, **more)

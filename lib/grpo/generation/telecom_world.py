@@ -46,12 +46,13 @@ Suspend: Active lines, for at most 6 months, 5 dollars a month. Ask for reason a
 Resume a Suspended line only when all bills of the customer that were Overdue are Paid; then the phone must be \
 rebooted. A Closed line stays closed.
 
-Trouble on the phone: look at the line first. Let the user check and repair in this order until it works, and change \
-only what a check shows to be wrong.
+Trouble on the phone: look at the line first; if it is about mobile data or picture messages, look at the data usage \
+too, and ask whether the user is abroad: then roaming must be on for the line. After that let the user check and \
+repair in this order until it works, and change only what a check shows or the user says to be wrong.
 - No service: network status: airplane mode on -> turn it off; SIM missing -> re-seat the SIM card. APN settings: \
 name not "internet" -> reset the APN settings and reboot.
-- No mobile data: first service. Data usage. Ask whether the user is abroad: then roaming must be on for the line and \
-data roaming on the phone; at home leave it. Network status: mobile data off -> turn it on.
+- No mobile data: first service. Network status: data roaming off -> turn it on if the user is abroad, at home leave \
+it; mobile data off -> turn it on.
 - Slow data: first mobile data. Data saver on -> turn it off. Network mode preference must be 4g_5g_preferred. VPN \
 with poor performance -> disconnect it.
 - Picture messages (MMS): first mobile data; network type 2G -> set the network mode to 4g_5g_preferred. Wi-Fi \

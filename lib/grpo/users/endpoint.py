@@ -5,6 +5,7 @@ else. Answers are kept under the hash of what was asked, so that a repeated run 
 """
 
 import hashlib
+import http.client
 import json
 import os
 import time
@@ -57,7 +58,9 @@ class Endpoint:
         path = self._path_of(body)
         if path and path.is_file():
             try:
-                return json.loads(path.read_text(encoding="utf-8"))
+                kept = json.loads(path.read_text(encoding="utf-8"))
+                if isinstance(kept, dict):
+                    return kept
             except ValueError:
                 # A damaged entry is asked for again and written over.
                 pass
@@ -89,7 +92,7 @@ class Endpoint:
                 problem = f"status {error.code}"
                 if error.code not in RETRIED:
                     break
-            except (OSError, ValueError, EndpointError) as error:
+            except (OSError, http.client.HTTPException, ValueError, EndpointError) as error:
                 problem = f"{type(error).__name__}: {error}"
             if attempt < self.retries:
                 time.sleep(min(self.backoff_s * 2**attempt, MOST_WAIT_S))
@@ -99,12 +102,13 @@ class Endpoint:
 def _message_of(answer: dict) -> dict:
     try:
         message = answer["choices"][0]["message"]
-    except (KeyError, IndexError, TypeError):
-        raise EndpointError("the answer holds no choices[0].message") from None
-    kept = {"role": "assistant", "content": message.get("content")}
-    if message.get("tool_calls"):
-        kept["tool_calls"] = message["tool_calls"]
-    return kept
+        content, calls = message.get("content"), message.get("tool_calls") or []
+        well_formed = all(isinstance(call["function"]["name"], str) for call in calls)
+    except (KeyError, IndexError, TypeError, AttributeError):
+        well_formed = False
+    if not well_formed or not isinstance(content, str | None):
+        raise EndpointError("the answer holds no usable choices[0].message")
+    return {"role": "assistant", "content": content, **({"tool_calls": calls} if calls else {})}
 
 
 def _for_wire(message: dict) -> dict:

@@ -19,6 +19,7 @@ from lib.grpo.users.vocabulary import (
     NAMED_DATE,
     NOT_FOUND,
     NUMBER,
+    NUMBERED,
     NUMERIC,
     SENTENCE,
     SLOTS,
@@ -30,7 +31,11 @@ from lib.grpo.users.vocabulary import (
 
 @dataclass(frozen=True)
 class Understood:
-    """What a text holds. `asked` are names of `SLOT_WORDS`, in the order of the text; `waits`: the agent wants time."""
+    """What a text holds.
+
+    `asked` are names of `SLOT_WORDS`, in the order of the text; `waits`: the agent wants time, or tells of looking
+    something up; `number`: it states one that is no part of an id or a date.
+    """
 
     asked: tuple[str, ...]
     confirm: bool
@@ -38,6 +43,7 @@ class Understood:
     transfer: bool
     done: bool
     waits: bool
+    number: bool
     normal: str
 
 
@@ -51,7 +57,8 @@ def understand(text: str) -> Understood:
         any(_denies(part) for part in parts),
         any("?" not in part and TRANSFER.search(part) for part in parts),
         any("?" not in part and DONE.search(LOOKED.sub(" ", part)) for part in parts),
-        WAIT.search(normal) is not None,
+        any(pattern.search(normal) for pattern in (WAIT, LOOKED, NOT_FOUND, CONDITION)),
+        any("?" not in part and NUMBER.search(part) for part in parts),
         normal,
     )
 
@@ -79,7 +86,8 @@ def _denies(part: str) -> bool:
 
 def sentences(normal: str) -> list[str]:
     """Sentences of a normalised text, with their closing marks; a dot inside a number ends none."""
-    return [part for part in SENTENCE.findall(normal) if part.strip()]
+    # "1. Your user id" is one line of a list, not the sentence "1." and another.
+    return [part for part in SENTENCE.findall(NUMBERED.sub("- ", normal)) if part.strip()]
 
 
 def normalise(text: str) -> str:

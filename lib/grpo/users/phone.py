@@ -1,13 +1,16 @@
 """What the agent's text tells the user to do on the phone: phrases and tool names become calls of the user's tools.
 
 A sentence is read from left to right as marks: verbs ("turn off", "check"), things ("airplane mode"), positions ("on"),
-actions ("reboot"), and who is meant ("I will", "please"). What the agent says of itself is not done.
+actions ("reboot"), and who is meant ("I will", "please"). What the agent says of itself is not done, and what it asks
+whether the user wants ("Would you like to turn on data roaming?") neither. Only the first 2,000 characters of a message
+hold instructions; a user does not follow more at once.
 """
 
 import re
 from dataclasses import dataclass, field
 
 from lib.grpo.users.parser import sentences
+from lib.grpo.users.phone_words import ASKS_WILL, GRANT, MARK, MODE, MODE_TARGET, MODE_VERB, PERMISSIONS, PRONOUN
 from lib.grpo.worlds.world import World
 
 # Things with a switch: tool, field of the device. The VPN has two tools.
@@ -55,69 +58,13 @@ GOAL_CHECKS = {
     "mms": "can_send_mms",
 }
 PAID = "paid "
-ON, OFF = r"on|enabled?|activated?", r"off|disabled?|deactivated?"
-# Earlier ones win where several begin at one place.
-MARKS = {
-    "tool": r"[a-z]+(?:_[a-z]+)+",
-    "mine": r"(?:i|we)(?:'ll|'ve|'m|'d| will| have| can| could| am| shall| would| may| enabled| added| sent)\b"
-    r"(?! (?:also )?(?:see|notice|think|like you|want you|need you|ask you|suggest|recommend))|let me\b(?! know)"
-    r"|(?:shall|should|can|may) i\b|(?:want|like) me to\b",
-    "negated": r"(?:do not|don't|never|need not|needn't|no need|avoid|instead of)\b",
-    "reboot": r"reboot|re-?start|power[- ]cycle|turn (?:your|the) (?:phone|device) off and (?:back )?on(?: again)?",
-    "reseat": r"re-?seat|re-?insert|(?:take|remove|pull)(?: out)?(?: and \w+)?(?: the| your)? sim",
-    "reset": r"reset(?:ting)?\b[^.?!,]{0,40}\bapn(?: settings)?|apn\b[^.?!,]{0,30}\breset|"
-    r"(?:restore|set)\b[^.?!,]{0,30}\bapn\b[^.?!,]{0,20}\bdefaults?",
-    "reset_it": r"reset(?:ting)? (?:it|them|these|those)\b",
-    "pay": r"(?:make|complet|approv|accept|submit|go ahead with)\w*(?: the| your| this| a| that)? payment(?: request)?"
-    r"|pay(?:ing)? (?:the|your|this|that|it)\b",
-    "speed": r"speed ?test|internet speed|how fast",
-    "mms": r"send(?:ing)? (?:an? |any |some )?(?:test )?(?:mms|picture|photo|image)|(?:mms|picture messag\w+) works?",
-    "grant": r"(?:grant|allow|give)(?:ing)?\b",
-    "set_on": r"(?:turn|switch|toggle|put|set)(?:t?ing)?(?: back)? on\b|enabl(?:e|ing)\b|activat(?:e|ing)\b"
-    r"|connect(?:ing)? (?:to )?(?:the |your )?(?=vpn)",
-    "set_off": r"(?:turn|switch|toggle|put|set)(?:t?ing)?(?: back)? off\b|disabl(?:e|ing)\b|deactivat(?:e|ing)\b"
-    r"|disconnect(?:ing)?(?: from)?\b",
-    "adjust": r"(?:turn|switch|toggle|flip|put|set|keep|leave|change)(?:ing)?\b|make sure|ensure",
-    "must_be": r"(?:should|must|needs? to|has to|have to) be\b",
-    "check": r"check|look at|have a look|verify|confirm (?:that|if|whether)|tell me|let me know|view|open|show me"
-    r"|(?<!i )(?<!can )see\b|what\b",
-    "yours": r"(?:please|now|first|next|so|try|let's)\b|(?:can|could|would|will) you\b"
-    r"|you (?:can|could|should|need|must|have|will|may)\b",
-    "again": r"(?:and|then)(?: then)?(?: back)? (?:on|off)(?: again| and|(?=[.,;!)]|$))",
-    "saver": r"(?:mobile )?data[- ]saver(?: mode)?|data restriction",
-    "roaming": r"(?:mobile |international )?(?:data )?roaming(?: mode)?",
-    "data": r"(?:mobile|cellular) (?:data|internet)(?! usage| plan)",
-    "airplane": r"(?:air|aero)plane mode|flight mode",
-    "calling": r"wi-?fi[- ]calling",
-    "wifi": r"wi-?fi\b",
-    "vpn": r"vpn\b",
-    "mode": r"(?:preferred )?network (?:mode|type)(?: preference)?|network preference|preferred network",
-    "network": r"network (?:status|connection)|cellular connection",
-    "bar": r"status bar|signal\b",
-    "sim": r"sim(?: card)?\b",
-    "apn": r"apn(?: settings?)?\b|mmsc",
-    "apps": r"installed apps",
-    "permission": r"permissions?\b",
-    "request": r"payment requests?",
-    "it": r"it\b",
-    "them": r"(?:them|both)\b",
-    "off": rf"(?:{OFF})\b",
-    "on": rf"(?:{ON})\b(?! (?:your|the|my|this|that|its|an?|it|all|line)\b)",
-}
-MARK = re.compile(r"\b(?:" + "|".join(f"(?P<{name}>{words})" for name, words in MARKS.items()) + r")|(?P<stop>[,;:])")
-MODE = re.compile(r"(?P<both>4g_5g_preferred|4g ?[/&+-]? ?(?:and |or )?5g|5g)|(?P<only>[234]g)[ _]only")
-MODE_TARGET = re.compile(rf"(?:\bto|\bas|=|\bmode|\buse|\bselect|\bchoose|\bprefer)[\s\"'(:]*(?:{MODE.pattern})")
-MODE_VERB = re.compile(r"\b(?:set|chang|switch|select|choos|use|turn|mak|prefer)")
-PERMISSIONS = re.compile(r"\b(sms|storage)\b|\b(phone|network)[\"']? permission|permission[\s\"':=]+(phone|network)\b")
-GRANT = re.compile(r"grant|allow|giv")
+MOST_READ = 2_000
 TRY = re.compile(
     r"try (?:it |that |this |once )?(?:again|now|out)|(?:does|is) (?:it|that|this|everything) (?:now )?work"
     r"|works? (?:now|again)|working (?:now|again|properly|as)|if (?:it|that|this)(?: now)? works|any better"
     r"|check again|(?:problem|issue)s? (?:is |been |has been |are )?(?:now )?(?:solved|fixed|resolved|gone)"
     r"|test (?:it|again)|try to "
 )
-# "Would you like to pay the bill?" is no order to pay.
-ASKS_WILL = re.compile(r"\b(?:like|want|willing|able|ready|prefer|do you|are you|confirm)\b")
 
 
 @dataclass(frozen=True)
@@ -131,7 +78,7 @@ class Step:
 def instructions(normal: str, world: World) -> list[Step]:
     """The calls that a normalised text asks for, in the order of the text; each once, but for switches."""
     reader = _Reader(world)
-    for sentence in sentences(normal):
+    for sentence in sentences(normal[:MOST_READ]):
         reader.read(sentence)
     return reader.steps
 
@@ -178,9 +125,16 @@ class _Reader:
 
     def read(self, sentence: str) -> None:
         self.sentence = sentence
+        self.question = sentence.rstrip().endswith("?")
+        self.asks_will = self.question and ASKS_WILL.search(sentence) is not None
+        self.app = {"app_name": "browser" if "browser" in sentence else "messaging"}
+        # Permissions with their places; the last places of the word and of pronouns.
+        self.allowed = [(match.start(), match[match.lastindex]) for match in PERMISSIONS.finditer(sentence)]
+        self.permission_word = sentence.rfind("permission")
+        self.pronoun = max((match.start() for match in PRONOUN.finditer(sentence)), default=-1)
         # "check", "adjust", or the position wanted.
-        self.verb: str | bool | None = "check" if sentence.rstrip().endswith("?") else None
-        self.mine = self.negated = False
+        self.verb: str | bool | None = "check" if self.question else None
+        self.mine = self.negated = self.wish = False
         # Things whose position is still to come ("turn it ... off"), and things to be flipped if none comes.
         self.waiting: list[str] = []
         self.toggled: list[str] = []
@@ -197,8 +151,12 @@ class _Reader:
             self.negated = False
         elif kind == "mine":
             self.mine = True
+        elif kind == "wish":
+            self.wish = self.question
         elif kind == "yours":
             self.mine = self.negated = False
+            # "Would you like to reboot it now?" still asks.
+            self.wish = self.wish and match[0] != "please" and " you" not in match[0]
         elif kind == "negated":
             self.negated = True
         elif kind in CHECKS:
@@ -207,13 +165,21 @@ class _Reader:
             self._refer(self.recent[-1:] if not self.named else self.named[-1:])
         elif kind == "them":
             self._refer(self.named or self.recent)
-        elif self.mine or self.negated:
-            return
-        elif kind == "tool":
-            self._tool(match)
+        elif not self._is_not_asked():
+            self._order(kind, match)
+
+    def _is_not_asked(self) -> bool:
+        return self.mine or self.negated or self.wish
+
+    def _order(self, kind: str, match: re.Match) -> None:
+        if kind == "tool":
+            self._tool(match[0])
         elif kind in ACTIONS:
-            if kind != "pay" or not (match.string.rstrip().endswith("?") and ASKS_WILL.search(match.string)):
+            if kind != "pay" or not self.asks_will:
                 self._do(ACTIONS[kind])
+        elif kind == "pay_it":
+            if "request" in (*self.recent, *self.named) and not self.asks_will:
+                self._do(ACTIONS["pay"])
         elif kind == "reset_it":
             if "apn" in (*self.recent, *self.named):
                 self._do(ACTIONS["reset"])
@@ -231,9 +197,11 @@ class _Reader:
         elif kind in ("set_on", "set_off"):
             self.verb, self.waiting = kind == "set_on", []
             if kind == "set_on":
-                self._grant(match.start())
+                self._grant(match.start(), known="permission" in (*self.recent, *self.named))
         elif kind in ("adjust", "must_be"):
             self.verb = "toggle" if match[0].startswith("toggl") else "adjust"
+            if match[0] in ("make sure", "ensure"):
+                self._grant(match.start(), known="messaging app" in self.sentence)
             self.waiting = [thing for thing in self.named[-1:] if thing in SWITCHES] if kind == "must_be" else []
             self._set_mode()
         elif kind in ("on", "off"):
@@ -243,21 +211,27 @@ class _Reader:
             self.waiting = []
 
     def _thing(self, thing: str) -> None:
-        self.named.append(thing)
+        self._name(thing)
         if thing == "permission":
-            self.permissions += [name for name in _permissions(self.sentence) if name not in self.permissions]
+            self.permissions = list(dict.fromkeys((*self.permissions, *(name for _, name in self.allowed))))
         if thing == "request" and "sent" in self.sentence:
             # Whoever hears that one was sent looks at it.
             self._do(CHECKS[thing])
-        if self.mine or self.negated or (self.granted and thing == "permission"):
+        if self._is_not_asked() or (self.granted and thing == "permission"):
             return
         if self.verb == "check":
-            self._do(CHECKS[thing], _app(self.sentence) if thing == "permission" else None)
+            self._do(CHECKS[thing], self.app if thing == "permission" else None)
         elif thing in SWITCHES and self.verb is not None:
             self._adjust([thing])
 
+    def _name(self, thing: str) -> None:
+        """It is what was named last."""
+        if thing in self.named:
+            self.named.remove(thing)
+        self.named.append(thing)
+
     def _refer(self, things: list[str]) -> None:
-        if not self.mine and not self.negated and self.verb not in (None, "check"):
+        if not self._is_not_asked() and self.verb not in (None, "check"):
             self._adjust([thing for thing in things if thing in SWITCHES])
 
     def _adjust(self, things: list[str]) -> None:
@@ -268,18 +242,17 @@ class _Reader:
                 self.waiting.append(thing)
                 self.toggled += [thing] if self.verb == "toggle" else []
 
-    def _tool(self, match: re.Match) -> None:
-        name = match[0]
+    def _tool(self, name: str) -> None:
         if name in THING_OF_TOOL:
             self.verb = "toggle"
-            self.named.append(THING_OF_TOOL[name])
+            self._name(THING_OF_TOOL[name])
             self._adjust(self.named[-1:])
         elif name == "grant_app_permission":
-            self._grant(match.start())
+            self._grant(self.sentence.find(name))
         elif name == "set_network_mode_preference":
             self._set_mode()
         elif name in ("check_app_permissions", "check_app_status"):
-            self._do(name, _app(self.sentence))
+            self._do(name, self.app)
         elif name in self.tools and not self.tools[name].parameters["required"]:
             self._do(name)
 
@@ -303,38 +276,33 @@ class _Reader:
         self.steps.append(Step(SWITCHES[thing][0] or ("connect_vpn" if wanted else "disconnect_vpn")))
 
     def _set_mode(self) -> None:
-        if self.mode_read or not re.search(r"network|mode|prefer", self.sentence):
+        if self.mode_read:
             return
         self.mode_read = True
+        if not re.search(r"network|mode|prefer", self.sentence) or not MODE_VERB.search(self.sentence):
+            return
         found = MODE_TARGET.search(self.sentence) or next(reversed([*MODE.finditer(self.sentence)]), None)
-        if found and MODE_VERB.search(self.sentence):
+        if found:
             mode = "4g_5g_preferred" if found["both"] else f"{found['only']}_only"
             self._do("set_network_mode_preference", {"mode": mode})
 
-    def _grant(self, place: int) -> None:
-        """ "Grant the messaging app the sms permission", or what was said before: "please grant it"."""
-        rest = self.sentence[place:]
-        grants = GRANT.match(rest) is not None
-        if self.granted or not (grants or "permission" in rest):
+    def _grant(self, place: int, known: bool = False) -> None:
+        """ "Grant the messaging app the sms permission", or what was said before: "please grant it". `known`: it is
+        clear that permissions are meant."""
+        grants = GRANT.match(self.sentence, place) is not None
+        if self.granted or not (grants or known or self.permission_word > place):
             return
-        names = _permissions(rest)
-        if not names and grants and re.search(r"\b(?:it|them|this|that|these|those|both)\b", rest):
+        names = []
+        if self.allowed and self.allowed[-1][0] >= place:
+            names = [name for at, name in self.allowed if at >= place]
+        if not names and grants and self.pronoun >= place:
             names = self.permissions
-        for name in names:
+        for name in dict.fromkeys(names):
             self.granted = True
-            self._do("grant_app_permission", {**_app(self.sentence), "permission": name})
+            self._do("grant_app_permission", {**self.app, "permission": name})
 
     def _do(self, name: str, arguments: dict | None = None) -> None:
         self._flip()
         step = Step(name, arguments or {})
         if step not in self.steps:
             self.steps.append(step)
-
-
-def _permissions(text: str) -> list[str]:
-    """Permissions in the order of the text; "on your phone" names none."""
-    return list(dict.fromkeys(name for match in PERMISSIONS.findall(text) for name in match if name))
-
-
-def _app(sentence: str) -> dict:
-    return {"app_name": "browser" if "browser" in sentence else "messaging"}

@@ -10,7 +10,7 @@ A brief (`Task.brief`) is JSON:
         must        what a summary must name before the user says yes
         change      None, or {"say", "must", "slots"}: a change of mind when asked to confirm; what holds from then on
         insist      sentences said one by one when refused, before the refusal is accepted
-        inform      True when an answer settles it, not an action
+        inform      when an answer settles it, not an action: "number" for an answer that holds one, else true
         goal        None, or what must work on the phone: "service", "data", "speed", "mms"
 
 It tells only what is asked, says yes only to a summary of what it wants, and leaves when it has its answer, is
@@ -77,15 +77,16 @@ class ScriptedUser:
             return self._tell(asked)
         if heard.denial:
             return self._refused()
-        if heard.done and not heard.asked:
+        wants = self.request.get("inform")
+        if (heard.done and not heard.asked) or (wants == "number" and heard.number):
             return self._settled()
         if heard.confirm:
             return self._unhelpful(f"No, that is not what I asked for. {self.wish}")
         if heard.asked:
             return self._unhelpful("I don't know that.")
-        if heard.waits:
-            return self._unhelpful("Okay.")
-        return self._settled() if self.request.get("inform") else self._unhelpful(self.wish)
+        if wants is True and not heard.waits:
+            return self._settled()
+        return self._unhelpful("Okay." if heard.waits else self.wish)
 
     # One request.
 

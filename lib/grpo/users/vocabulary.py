@@ -106,6 +106,7 @@ WAIT = re.compile(
     r"let me (?!know)|(?:one|just a) moment|hold on|please wait|bear with me|looking (?:it|that|this|into)|"
     r"i(?:'ll| will| am going to)(?: now)? (?:check|look|pull|search|find|review|verify)"
 )
+NUMBERED = re.compile(r"(?m)^[ \t]*\d+[.)][ \t]+")
 NUMERIC = re.compile(r"\d+(?:\.\d+)?")
 # A number by itself or with its unit, but no part of an id, a date or a time.
 NUMBER = re.compile(r"(?<![\w.#:-])\d+(?:\.\d+)?(?=gb|mb|%|x\b|[^\w:-]|-(?!\d)|$)")

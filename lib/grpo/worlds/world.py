@@ -1,7 +1,7 @@
 """The state of one episode: databases, the toolkits that work on them, and calls that never raise."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from lib.grpo.worlds.schemas import shown
 from lib.grpo.worlds.store import Base, Database
@@ -22,7 +22,6 @@ class Domain:
     user_toolkit: type[Toolkit] | None = None
     read_user_base: Callable[[dict], Base] | None = None
     synchronise: Callable[[Toolkit, Toolkit], None] | None = None
-    clock: str | None = None
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Call:
     arguments: dict
     text: str
     error: bool
-    kind: str | None = field(default=None)
+    kind: str | None = None
 
 
 class World:

@@ -25,6 +25,8 @@ class Server:
                 outer.requests.append((self.path, dict(self.headers), json.loads(body)))
                 status, answer = outer.answers.pop(0)
                 self.send_response(status)
+                if answer == "short":
+                    self.send_header("Content-Length", "1000")
                 self.end_headers()
                 self.wfile.write(answer if isinstance(answer, bytes) else json.dumps(answer).encode())
 
@@ -94,6 +96,28 @@ def test_retries_what_may_pass(serve):
     assert len(server.requests) == 5
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"choices": [{"message": None}]},
+        {"choices": [{"message": "text"}]},
+        {"choices": [{"message": {"content": 3}}]},
+        {"choices": [{"message": {"content": None, "tool_calls": [{}]}}]},
+        {"choices": [{"message": {"content": None, "tool_calls": 3}}]},
+        [],
+        None,
+    ],
+)
+def test_an_answer_that_is_none_is_asked_for_again(serve, body):
+    server = serve((200, body), answer("Hi!"))
+    assert endpoint(server).complete(HELLO, [])["content"] == "Hi!"
+
+
+def test_a_body_that_breaks_off_is_asked_for_again(serve):
+    server = serve((200, "short"), answer("Hi!"))
+    assert endpoint(server).complete(HELLO, [])["content"] == "Hi!"
+
+
 def test_gives_up_with_one_line_that_holds_no_key(serve):
     server = serve(*[(503, {})] * 3)
     with pytest.raises(EndpointError, match="status 503, after 3 attempts") as raised:
@@ -123,6 +147,6 @@ def test_answers_are_kept_and_hold_no_key(serve, tmp_path):
     assert endpoint(server, cache=tmp_path, temperature=0.5).complete(HELLO, [])["content"] == "Ho!"
     kept = sorted(tmp_path.rglob("*.json"))
     assert len(kept) == 2 and not any("secret" in path.read_text() for path in kept)
-    for path in kept:
-        path.write_text("{damaged")
+    for path, damaged in zip(kept, ("{damaged", "null")):
+        path.write_text(damaged)
     assert first.complete(HELLO, [])["content"] == "Hi again!", "a damaged entry is asked for again"

@@ -45,6 +45,23 @@ def test_several_calls_in_one_message_are_carried_out_in_order(task):
     assert '"cancelled"' in tools[0] and tools[1] == "Error: Reservation NO not found" and environment.errors == 1
 
 
+def test_calls_are_numbered_through_and_the_transcript_holds_their_numbers(task):
+    calls = ["<tool_call>broken</tool_call>", '<tool_call>{"name": "nope"}</tool_call>']
+    environment = run(task, [*calls, {"tool_calls": [{"function": {"name": "nope"}}]}])
+    answered = [message["tool_call_id"] for message in environment.messages if message["role"] == "tool"]
+    asked = [call["id"] for message in environment.messages for call in message.get("tool_calls") or []]
+    assert answered == asked == ["call_0", "call_1", "call_2"]
+
+
+def test_after_the_ticket_is_closed_calls_are_refused():
+    task = make_task("airline", "cancel_sick", 3, 1)
+    names = ("done", "get_user_details")
+    message = {"tool_calls": [{"function": {"name": name, "arguments": {}}} for name in names]}
+    environment = run(task, [message], Environment(nobody))
+    contents = [m["content"] for m in environment.messages if m["role"] == "tool"]
+    assert contents == ["Ticket closed.", "Error: the ticket is closed"] and environment.end == "agent_stop"
+
+
 def test_text_beside_a_call_does_not_reach_the_user(task):
     message = {**call_message("get_user_details", {"user_id": "ada_bauer_1"}), "content": "It has been done."}
     environment = run(task, [message])

@@ -165,7 +165,7 @@ def test_tasks_are_byte_equal_in_every_process_and_order():
     assert found == {PINNED}
 
 
-PINNED = "fda6e29d5b8fcd6ade4883ff74fcbb03fa55373e5da758b20cbee9a09f71a91b"
+PINNED = "8cdbeb7fd5fa57a393388c46708bb3a453d716d4184e335d8bebe6b0830d251f"
 
 
 def test_different_names_give_different_tasks():

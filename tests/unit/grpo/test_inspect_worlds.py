@@ -12,6 +12,7 @@ from episode_samples import airline_task, real_data, write_airline
 from lib import launch
 from lib.args import parse
 from lib.grpo.domains import DOMAINS
+from lib.grpo.users.endpoint import Endpoint
 
 ROOT = Path(__file__).resolve().parents[3]
 SPEC = importlib.util.spec_from_file_location("inspect_worlds", ROOT / "scripts" / "inspect_worlds.py")
@@ -152,11 +153,23 @@ def test_bad_input_is_one_line(capsys, tmp_path):
     assert "--openai_api_base" in refused(capsys, "--user", "openai")
     assert "http" in refused(capsys, "--user", "openai", "--openai_api_base", "host", "--openai_model", "m")
     assert "level" in refused(capsys, "--level", 5)
+    assert "--list and --play" in refused(capsys, "--list", "--play")
+    assert "--html" in refused(capsys, "--list", "--html", "x.html")
+    assert "holds none of the folders" in refused(capsys, "--tau2_data", "", "--replay")
+    assert "--openai_api_base" in refused(capsys, "--user", "openai", "--openai_model", "m")
     (data / "airline" / "db.json").write_text("{")
     assert "db.json is damaged" in refused(capsys, "--tau2_data", data, "--replay")
 
 
 def test_an_output_that_cannot_be_written_is_one_line(capsys, tmp_path):
     (tmp_path / "file").write_text("kept")
-    assert "file" in refused(capsys, "--html", tmp_path / "file" / "page.html")
+    assert "no folder" in refused(capsys, "--html", tmp_path / "file" / "page.html")
     assert (tmp_path / "file").read_text() == "kept"
+    assert "is no file" in refused(capsys, "--html", tmp_path)
+    assert "is no file" in refused(capsys, "--report_json", tmp_path)
+
+
+def test_an_endpoint_that_does_not_answer_is_one_line(capsys, monkeypatch):
+    monkeypatch.setattr(SCRIPT, "Endpoint", lambda *settings: Endpoint(*settings, retries=0))
+    flags = ["--user", "openai", "--openai_api_base", "http://127.0.0.1:9/v1", "--openai_model", "m"]
+    assert "did not answer" in refused(capsys, *flags)

@@ -6,7 +6,7 @@ from episode_samples import CANCEL, airline_task, run, write_airline
 from lib.errors import UserError
 from lib.grpo.environment import Environment
 from lib.grpo.messages import call_message, text_message
-from lib.grpo.reward import matches, score
+from lib.grpo.reward import _check_communicated, matches, score
 from lib.grpo.shaping import Shaping
 from lib.grpo.task import Action
 from lib.grpo.tau2_io import load_tau2
@@ -70,6 +70,38 @@ def test_communicate_is_a_substring_without_commas_and_case(tmp_path):
     task = task_with(tmp_path, communicate_info=["1150", "Berlin"])
     assert outcome(task, CANCEL_IT, text_message("It is $1,150."), text_message("To BERLIN")).total == 1
     assert outcome(task, CANCEL_IT, text_message("11 50 Berlin")).breakdown == {"DB": 1.0, "COMMUNICATE": 0.0}
+
+
+FLIGHTS = [f"- HAT00{n} on 2024-05-1{n} at 06:1{n}-11:4{n}: {n}7 dollars" for n in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("You paid $1,150.50 in total.", True),
+        ("It is 1150.5 dollars.", True),
+        ("It is 11150.5 dollars.", False),
+        ("Order #W1150.5, gift_card_1150.5", False),
+        # Every flight with its date, times and price: nine numbers that count.
+        (
+            "\n".join(f"- HAT00{n} on 2024-05-1{n} at 06:1{n}-11:4{n}: {n}7 dollars" for n in range(8))
+            + "\nTotal: 1150.50",
+            True,
+        ),
+        (" ".join(str(n) for n in range(100, 112)) + " 1150.5", False),
+    ],
+)
+def test_generated_tasks_compare_numbers_by_value(text, said):
+    assert _check_communicated(["1150.5"], [text], strict=True)[0].met is said
+
+
+def test_counts_are_not_guessed_by_saying_them_all():
+    assert _check_communicated(["7"], ["There are 7 options from 10.50 to 12.30 dollars."], strict=True)[0].met
+    assert not _check_communicated(["7"], ["1 2 3 4 5 6 7"], strict=True)[0].met
+
+
+def test_words_are_searched_for_as_they_are():
+    assert _check_communicated(["BEING TRANSFERRED"], ["You are being transferred."], strict=True)[0].met
 
 
 def test_parts_outside_the_basis_are_shown_but_do_not_count(tmp_path):

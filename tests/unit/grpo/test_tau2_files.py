@@ -96,6 +96,18 @@ WRONG_TASKS = [
     ([airline_task(env_assertions=[{"env_type": "user"}])], "func_name"),
     ([{**airline_task(), "initial_state": []}], "initial_state is list"),
     ([{**airline_task(), "user_scenario": {"instructions": 3}}], "instructions"),
+    ([{**airline_task(), "user_scenario": {"persona": 5}}], "persona is int"),
+    ([{**airline_task(), "user_scenario": {"instructions": {"known_info": ["a"]}}}], "known_info is list"),
+    ([{**airline_task(), "ticket": 5}], "ticket is int"),
+    ([{**airline_task(), "initial_state": {"message_history": ["x"]}}], r"message_history\[0\] is str"),
+    ([{**airline_task(), "initial_state": {"message_history": [{"tool_calls": 5}]}}], "tool_calls is int"),
+    ([{**airline_task(), "initial_state": {"message_history": [{"tool_calls": [5]}]}}], "tool_calls holds"),
+    ([airline_task(actions=[{**CANCEL, "compare_args": 5}])], "compare_args is int"),
+    ([airline_task(actions=[{**CANCEL, "compare_args": [[1]]}])], "compare_args holds"),
+    ([airline_task(forbidden=5)], "forbidden is int"),
+    ([{**airline_task(), "id": True}], "expected an object with an id"),
+    ([{**airline_task(), "id": ""}], "expected an object with an id"),
+    ([], "holds no task"),
 ]
 
 
@@ -121,6 +133,38 @@ def test_a_damaged_file_is_named(tmp_path, name, text):
     with pytest.raises(UserError, match=name) as raised:
         load_tau2(tmp_path)
     assert len(str(raised.value)) < 400 + len(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["db.json", "tasks.json", "split_tasks.json", "policy.md"])
+def test_a_folder_in_the_place_of_a_file_is_named(tmp_path, name):
+    """Above all a split file must not be overlooked: it says what is not to be trained on."""
+    path = write_airline(tmp_path) / "airline" / name
+    path.unlink(missing_ok=True)
+    path.mkdir()
+    with pytest.raises(UserError, match=f"{name} is a folder"):
+        load_tau2(tmp_path)
+
+
+def test_a_task_of_another_file_does_not_replace_one_of_tasks_json(tmp_path):
+    folder = write_airline(tmp_path) / "airline"
+    (folder / "tasks_small.json").write_text(json.dumps([{**airline_task("0"), "ticket": "other"}]))
+    assert [task.data.get("ticket") for task in load_tau2(tmp_path).tasks] == [None]
+
+
+def test_a_message_history_with_odd_calls_is_read(tmp_path):
+    calls = [{"function": "x"}, {"name": 3}, {"function": {"name": "cancel_reservation", "arguments": "x"}}]
+    history = [{"role": "assistant", "content": None, "tool_calls": calls}]
+    row = {**airline_task(), "initial_state": {"message_history": history}}
+    task = load_tau2(write_airline(tmp_path, [row])).tasks[0]
+    assert task.world().agent.db.find("reservations", "AAA111")["status"] is None
+
+
+def test_a_task_that_cannot_start_is_a_row_of_the_report(tmp_path):
+    call = {"env_type": "user", "func_name": "turn_data_off", "arguments": {}}
+    bad = {**airline_task("bad"), "initial_state": {"initialization_actions": [call]}}
+    rows = [report_row(task) for task in load_tau2(write_airline(tmp_path, [bad, airline_task("good")])).tasks]
+    assert [(row["id"], row["reward"]) for row in rows] == [("bad", 0), ("good", 1)]
+    assert "turn_data_off" in rows[0]["tool_errors"][0]
 
 
 def test_not_text(tmp_path):
