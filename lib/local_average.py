@@ -1,13 +1,20 @@
 """Gradients of processes on one machine, averaged through memory they share instead of through a socket.
 
 For a model of a megabyte the all-reduce of gloo takes longer than the update itself (1 to 3 ms between two processes on
-one CPU, whatever the size). Here every rank copies its gradients into its own part of a file in memory, waits until all
-have done so, and adds the parts up in the order of the ranks: all get the same bits.
+one CPU, whatever the size). Here every rank copies its gradients into its own part of a file in memory, and when all
+have done so, adds the parts up in the order of the ranks: all get the same bits. Between the two a rank may do other
+work, so that nobody waits for a neighbour that is a little late:
+
+    with averaging.local():
+        acc.backward(model(batch))
+    averaging.post()
+    ...                           what needs no gradients
+    averaging.take()              now the gradients are the mean over the ranks
 
 Each rank has two slots in turn. A rank that writes the slot of turn t + 2 has seen that all had written turn t + 1, so
 all had read turn t. A number is written after the slot it speaks of, which a reader sees in this order on x86 alone
 (its stores are seen in program order): on other machines and systems, on GPUs and across machines DDP's own all-reduce
-stays.
+stays, inside the backward pass, and `post` and `take` do nothing.
 """
 
 import contextlib
@@ -19,7 +26,6 @@ import time
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
 from accelerate import Accelerator
 from torch.nn.parallel import DistributedDataParallel
 
@@ -31,31 +37,55 @@ _PAUSE_S = 0.0002
 _CHECK_S = 0.5  # between looks whether the others are alive
 
 
-def use_shared_memory(acc: Accelerator, model: torch.nn.Module, timeout_s: float) -> bool:
-    """Let a prepared model average its gradients through shared memory where that is possible; whether it does.
+class Averaging:
+    """How the gradients of a prepared model become those of all ranks; see the module. Making one is collective.
 
-    Collective. Possible with 2 or more processes on the CPU of one x86 machine with Linux and float32 parameters. A
-    rank that waits longer than `timeout_s` for another, or whose neighbour is gone, raises RuntimeError in its backward
-    pass, in the words of an all-reduce (lib.failure knows them).
+    `shared`: through memory, which is possible with 2 or more processes on the CPU of one x86 machine with Linux and
+    float32 parameters. A rank that waits longer than `timeout_s` for another, or whose neighbour is gone, raises
+    RuntimeError in `take`, in the words of an all-reduce (lib.failure knows them).
     """
+
+    def __init__(self, acc: Accelerator, model: torch.nn.Module, timeout_s: float):
+        self.model = model
+        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self.average = _shared_memory(acc, model, self.parameters, timeout_s)
+        self.shared = self.average is not None
+
+    def local(self) -> contextlib.AbstractContextManager:
+        """Around forward and backward: with shared memory each rank keeps its own gradients."""
+        return self.model.no_sync() if self.shared else contextlib.nullcontext()
+
+    def post(self) -> None:
+        """Show this rank's gradients to the others; nobody waits. Every parameter must have one."""
+        if self.shared:
+            self.average.post(torch.cat([parameter.grad.flatten() for parameter in self.parameters]))
+
+    def take(self) -> None:
+        """Wait for the others' and make every gradient the mean over the ranks."""
+        if not self.shared:
+            return
+        mean = self.average.take().split([parameter.numel() for parameter in self.parameters])
+        for parameter, part in zip(self.parameters, mean):
+            parameter.grad = part.view_as(parameter)
+
+
+def _shared_memory(acc: Accelerator, model: torch.nn.Module, parameters: list, timeout_s: float):
+    """The shared memory for these gradients on every rank, or None on every rank."""
     if not isinstance(model, DistributedDataParallel) or not _possible(acc, model):
-        return False
-    count = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+        return None
+    count = sum(parameter.numel() for parameter in parameters)
     size = 8 * _head(acc.num_processes) + 4 * 2 * acc.num_processes * count
     name = broadcast_value(acc, _new_file(size) if acc.is_main_process else None)
     if name is None:
-        return False
+        return None
     average = None
     try:
         with contextlib.suppress(OSError, RuntimeError):  # a rank that does not see the file
             average = LocalAverage(Path(name), acc.process_index, acc.num_processes, count, timeout_s)
-        if any_rank(acc, average is None):
-            return False
+        return None if any_rank(acc, average is None) else average
     finally:
         if acc.is_main_process:
             os.unlink(name)  # the memory lives as long as a rank has it open, and no longer
-    model.register_comm_hook(average, _hook)
-    return True
 
 
 def _possible(acc: Accelerator, model: torch.nn.Module) -> bool:
@@ -70,7 +100,7 @@ class LocalAverage:
 
     def __init__(self, path: Path, rank: int, ranks: int, count: int, timeout_s: float):
         self.rank, self.ranks, self.timeout_s = rank, ranks, timeout_s
-        self.turn = 0
+        self.turn = self.length = 0
         head = _head(self.ranks)
         whole = torch.from_file(str(path), shared=True, size=path.stat().st_size, dtype=torch.uint8)
         numbers = whole[: 8 * head].view(torch.int64).view(2, self.ranks, _LINE).numpy()
@@ -78,17 +108,21 @@ class LocalAverage:
         self.slots = whole[8 * head :].view(torch.float32).view(2, self.ranks, count)
         self.processes[self.rank] = os.getpid()
 
-    def __call__(self, vector: torch.Tensor) -> torch.Tensor:
-        """The mean of the ranks' vectors, in place; every rank calls it with the same length."""
+    def post(self, vector: torch.Tensor) -> None:
+        """Show this rank's vector to the others; every rank posts the same length, then takes."""
         self.turn += 1
-        slots = self.slots[self.turn % 2, :, : vector.numel()]
-        slots[self.rank].copy_(vector)
+        self.length = vector.numel()
+        self.slots[self.turn % 2, self.rank, : self.length].copy_(vector)
         self.turns[self.rank] = self.turn
+
+    def take(self) -> torch.Tensor:
+        """The mean of what the ranks posted last, as a new vector."""
         self._wait()
-        torch.add(slots[0], slots[1], out=vector)
+        slots = self.slots[self.turn % 2, :, : self.length]
+        mean = slots[0] + slots[1]
         for other in range(2, self.ranks):
-            vector += slots[other]
-        return vector.div_(self.ranks)
+            mean += slots[other]
+        return mean.div_(self.ranks)
 
     def _wait(self) -> None:
         """Return when all ranks have written this turn."""
@@ -135,10 +169,3 @@ def _new_file(size: int) -> str | None:
     finally:
         os.close(handle)
     return name
-
-
-def _hook(average: LocalAverage, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """DDP's communication hook."""
-    done = torch.futures.Future()
-    done.set_result(average(bucket.buffer()))
-    return done

@@ -32,7 +32,7 @@ from lib.checkpoint import (
 from lib.clock import StepClock
 from lib.distributed import assert_equal_across_ranks, gather_rows, global_sums, state_hash
 from lib.errors import UserError
-from lib.local_average import use_shared_memory
+from lib.local_average import Averaging
 from lib.manifests import read_manifest
 from lib.rank_files import under_prefix, with_prefix
 from lib.runlog import RunLog, read_metrics, tracker_kinds
@@ -68,13 +68,13 @@ class Session:
     collector: Collector
     budget: Budget
     rates: tuple[float, float]  # actor's and critics' after --lr_scale
+    averaging: Averaging
     progress: Progress = field(default_factory=Progress)
     signals: StopSignals = field(default_factory=StopSignals)
     log: RunLog | None = None
     sums: torch.Tensor | None = None  # of the updates since the last row of the log, by STATISTICS
     window: list = field(default_factory=list)  # updates since the last look: (step, seats, finite, gradient norm)
     saved_step: int = -1
-    shared_memory: bool = False  # whether gradients are averaged through it
 
     @property
     def actor(self):
@@ -94,7 +94,7 @@ def main(config: SnakesOptions) -> None:
     parameters = sum(value.numel() for value in acc.unwrap_model(session.learner).parameters())
     batch, facts = reporting.plan_notes(config, parameters, session.budget, acc.num_processes)
     if acc.num_processes > 1:
-        facts["gradients"] = f"averaged by {'shared memory' if session.shared_memory else 'all-reduce'}"
+        facts["gradients"] = f"averaged by {'shared memory' if session.averaging.shared else 'all-reduce'}"
     launch.announce(acc, config, trainer=TRAINER, effective_batch=batch, learning_rate=session.rates[0], notes=facts)
     if config.dry_run:
         acc.print("dry run: nothing was trained")
@@ -128,7 +128,7 @@ def prepare(acc: Accelerator, run: RunDirectory, config: SnakesOptions, first: d
     optimiser = torch.optim.Adam(groups, fused=True)
     assert_equal_across_ranks(acc, state_hash(learner), "initial weights")
     learner, optimiser = acc.prepare(learner, optimiser)
-    shared_memory = use_shared_memory(acc, learner, config.dist_timeout)
+    averaging = Averaging(acc, learner, config.dist_timeout)
     bare = acc.unwrap_model(learner)
     league = None
     if config.opponent_difficulty_strategy == "league":
@@ -138,9 +138,8 @@ def prepare(acc: Accelerator, run: RunDirectory, config: SnakesOptions, first: d
     targets = Targets(bare, config.gamma)
     sums = torch.zeros(len(STATISTICS), device=acc.device)
     return Session(
-        acc, run, config, learner, optimiser, targets, league, collector, Budget(config), rates, sums=sums,
-        shared_memory=shared_memory,
-    )  # fmt: skip
+        acc, run, config, learner, optimiser, targets, league, collector, Budget(config), rates, averaging, sums=sums
+    )
 
 
 def train(session: Session) -> bool:
@@ -158,11 +157,11 @@ def train(session: Session) -> bool:
                 look(session)
                 return save(session)
             continue
-        update(session)
+        noticed = update(session)
         saves = save_due(session)
         logs = progress.step % config.log_every == 0
-        looks = logs or saves or evaluation_due(session) or len(session.window) >= LOOK_STEPS
-        stop = looks and look(session)
+        looks = noticed or logs or saves or evaluation_due(session) or len(session.window) >= LOOK_STEPS
+        stop = (looks and look(session)) or noticed
         clock.add_to(progress)
         if logs:
             report(session)
@@ -235,8 +234,12 @@ def turn(session: Session) -> bool:
     return stop
 
 
-def update(session: Session) -> None:
-    """One optimiser step along the mean loss over the transitions of all processes."""
+def update(session: Session) -> bool:
+    """One optimiser step along the mean loss over the transitions of all processes. True when a signal was noticed.
+
+    The games that are due until the next update are played between the backward pass and the step, with the weights of
+    before: a rank that is a little late then keeps nobody waiting, and one process does the same as many.
+    """
     acc, config, progress = session.acc, session.config, session.progress
     batch, seats = session.collector.buffer.sample(
         config.batch_size, config.seed, progress.step, acc.process_index, acc.num_processes
@@ -247,17 +250,24 @@ def update(session: Session) -> None:
     if config.episode_length < 200:  # transitions whose future was cut off do not count
         rows = acc.reduce(batch.weight.sum() * batch.actions.shape[1], reduction="sum").clamp_min(1.0)
     set_rates(session)
-    loss, sums, finite = session.learner(batch.features, batch.actions, targets, batch.weight, seed)
-    # DDP averages over the processes: times their number, over the global count, is the global mean.
-    acc.backward(loss * (acc.num_processes / rows))
+    with session.averaging.local():
+        loss, sums, finite = session.learner(batch.features, batch.actions, targets, batch.weight, seed)
+        # The gradients are averaged over the processes: times their number, over the global count, is the global mean.
+        acc.backward(loss * (acc.num_processes / rows))
+    session.averaging.post()
+    progress.step += 1
+    progress.credit -= 1.0
+    noticed = False
+    while progress.credit < 1 and not noticed and session.collector.steps < session.budget.lock_steps:
+        noticed = play(session)
+    session.averaging.take()
     norm = acc.clip_grad_norm_(session.learner.parameters(), config.max_grad_norm or math.inf)
     session.optimiser.step()
     session.optimiser.zero_grad()
     session.targets.follow(config.tau)
-    progress.step += 1
-    progress.credit -= 1.0
     session.sums += sums
     session.window.append((progress.step, seats, finite, norm))
+    return noticed
 
 
 def set_rates(session: Session) -> None:

@@ -1,5 +1,6 @@
 """A model on every rank whose gradients go through shared memory; prints what each rank got, one JSON line per rank."""
 
+import contextlib
 import json
 import sys
 import time
@@ -10,16 +11,22 @@ import torch
 from lib.args import RunArgs
 from lib.distributed import state_hash
 from lib.launch import run, start
-from lib.local_average import use_shared_memory
+from lib.local_average import Averaging
 
 UPDATES = 200
 
 
-def gradient(model, rank: int, update: int) -> torch.Tensor:
-    """The flat gradient of one backward pass on data of this rank and update."""
+def gradient(model, rank: int, update: int, averaging: Averaging | None = None) -> torch.Tensor:
+    """The flat gradient of one backward pass on data of this rank and update, with `averaging` that of all ranks."""
     generator = torch.Generator().manual_seed(1000 * rank + update)
     model.zero_grad()
-    model(torch.randn(8, 7, generator=generator)).square().mean().backward()
+    with averaging.local() if averaging else contextlib.nullcontext():
+        model(torch.randn(8, 7, generator=generator)).square().mean().backward()
+    if averaging:
+        averaging.post()
+        if update % 50 == 25 + rank:
+            time.sleep(0.1)
+        averaging.take()
     return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
 
 
@@ -34,22 +41,22 @@ def main(config: Config) -> None:
     torch.manual_seed(0)
     bare = torch.nn.Sequential(torch.nn.Linear(7, 5), torch.nn.ReLU(), torch.nn.Linear(5, 3))
     model = acc.prepare(bare)
-    shared = use_shared_memory(acc, model, timeout_s=3.0)
+    averaging = Averaging(acc, model, timeout_s=3.0)
     worst, found = 0.0, []
     for update in range(UPDATES):
         if update % 50 == rank:
             time.sleep(0.1)  # one is late, now this one and now that
-        mean = gradient(model, rank, update)
+        mean = gradient(model, rank, update, averaging)
         found.append(mean)
         single = torch.stack([gradient(bare, other, update) for other in range(ranks)]).mean(0)
         worst = max(worst, float((mean - single).abs().max()))
-    facts = {"rank": rank, "shared": shared, "worst": worst, "same": state_hash({"g": torch.stack(found)})}
+    facts = {"rank": rank, "shared": averaging.shared, "worst": worst, "same": state_hash({"g": torch.stack(found)})}
     if config.end == "silent" and rank == 0:
         time.sleep(4.5)
     elif config.end:
         started = time.monotonic()
         try:
-            gradient(model, rank, UPDATES)
+            gradient(model, rank, UPDATES, averaging)
         except RuntimeError as error:
             facts |= {"error": str(error), "after_s": time.monotonic() - started}
     sys.stdout.write(json.dumps(facts) + "\n")

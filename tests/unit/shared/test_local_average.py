@@ -34,9 +34,12 @@ def test_three_ranks_get_the_same_bits_turn_after_turn(place):
     def run(rank: int) -> None:
         average = LocalAverage(path, rank, 3, COUNT, 30.0)
         for turn in range(turns):
-            length = COUNT - turn % 7  # several buckets of other lengths
-            average(found[rank, turn, :length])
+            length = COUNT - turn % 7
+            average.post(found[rank, turn, :length])
             if turn % 40 == rank:
+                time.sleep(0.01)  # work that is done before the others are waited for
+            found[rank, turn, :length] = average.take()
+            if turn % 40 == 20 + rank:
                 time.sleep(0.01)
 
     threads = [threading.Thread(target=run, args=(rank,)) for rank in range(3)]
@@ -56,8 +59,10 @@ def test_a_neighbour_that_is_gone(place, monkeypatch):
     ended.wait()
     LocalAverage(path, 1, 2, COUNT, 30.0).processes[1] = ended.pid
     started = time.monotonic()
+    average = LocalAverage(path, 0, 2, COUNT, 30.0)
+    average.post(torch.zeros(COUNT))
     with pytest.raises(RuntimeError, match="Connection closed by peer: rank 1 is gone"):
-        LocalAverage(path, 0, 2, COUNT, 30.0)(torch.zeros(COUNT))
+        average.take()
     assert time.monotonic() - started < 5
 
 
