@@ -15,12 +15,11 @@ from lib.grpo.reward import Reward
 from lib.grpo.task import Task
 from lib.grpo.users.parser import understand
 from lib.grpo.users.vocabulary import SLOT_WORDS
-from lib.grpo.worlds.tools import READ, WRITE, Tool
+from lib.grpo.worlds.tools import READ, TRANSFER_TOOL, WRITE, Tool
 
 Moves = Generator[dict, list[dict], None]
 REFUSAL = "I am sorry, but I cannot do that."
 CLAIM = "It has been done."
-TRANSFER = "transfer_to_human_agents"
 
 
 def do_nothing(task: Task, draw: Draw) -> Moves:
@@ -45,7 +44,7 @@ def always_act(task: Task, draw: Draw) -> Moves:
     known = _Known()
     for message in task.script:
         refused = message.get("content") and understand(message["content"]).denial
-        if refused or _calls(message, TRANSFER) or message.get("content") == TRANSFER_TEXT:
+        if refused or _calls(message, TRANSFER_TOOL) or message.get("content") == TRANSFER_TEXT:
             for tool in _writes(task, draw):
                 answers = yield call_message(tool.name, known.arguments(tool, None))
                 if not answers[-1]["content"].startswith("Error"):
@@ -66,7 +65,7 @@ def always_refuse(task: Task, draw: Draw) -> Moves:
 
 def always_transfer(task: Task, draw: Draw) -> Moves:
     """Hands everybody over."""
-    yield call_message(TRANSFER, {"summary": "The user needs help."})
+    yield call_message(TRANSFER_TOOL, {"summary": "The user needs help."})
     while True:
         yield text_message(TRANSFER_TEXT)
 
@@ -106,7 +105,7 @@ def every_number(task: Task, draw: Draw) -> Moves:
     """Looks up what the expert looks up, then says numbers: those it saw first, then all from 1 on."""
     known = _Known()
     for message in task.script:
-        if not any(_calls(message, tool.name) for tool in _of_kind(task, WRITE)) and not _calls(message, TRANSFER):
+        if not any(_calls(message, tool.name) for tool in _of_kind(task, WRITE)) and not _calls(message, TRANSFER_TOOL):
             known.learn((yield message)) if message.get("tool_calls") else None
     numbers = [*known.numbers(), *map(str, range(1, 4000))]
     at_once = 12

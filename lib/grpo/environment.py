@@ -18,10 +18,9 @@ from lib.grpo.shaping import Shaping
 from lib.grpo.task import Task
 from lib.grpo.users import ticket
 from lib.grpo.users.scripted import scripted_user
-from lib.grpo.users.turns import Turn, User
+from lib.grpo.users.turns import GREETING, Turn, User
 from lib.grpo.worlds.world import ASSISTANT, World
 
-GREETING = "Hi! How can I help you today?"
 SYSTEM = """You are a customer service agent. Help the user according to the policy below. In each turn either call a \
 tool or write to the user, not both.
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from lib.grpo.task import BASIS, Action, Task
 from lib.grpo.users.parser import normalise, understand
 from lib.grpo.users.vocabulary import NUMBER, NUMERIC
-from lib.grpo.worlds.tools import ToolError
+from lib.grpo.worlds.tools import ToolError, written
 from lib.grpo.worlds.world import ASSISTANT, Call, World
 
 # How an episode may end and still count.
@@ -31,7 +31,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Reward:
-    """`total` is the success (0 or 1) plus shaping, which is 0 unless asked for; `breakdown` is part -> 0 or 1."""
+    """`total` is the success (0 or 1) plus shaping, which is 0 unless asked for; `breakdown` is part -> 0 or 1.
+
+    `faults` are exceptions inside tools that were no refusals, our own mistakes: such an episode counts as failed.
+    """
 
     total: float
     success: float
@@ -39,6 +42,7 @@ class Reward:
     checks: tuple[Check, ...]
     dropped: tuple[str, ...] = ()
     note: str = ""
+    faults: tuple[str, ...] = ()
 
 
 def score(task: Task, world: World, said: list[str], end: str | None) -> Reward:
@@ -47,6 +51,8 @@ def score(task: Task, world: World, said: list[str], end: str | None) -> Reward:
     `end` is None while the episode goes on. A task without criteria, or with neither actions nor assertions, gives 1
     for DB and ENV_ASSERTION.
     """
+    if world.faults:
+        return Reward(0.0, 0.0, {}, (), note=f"a tool failed: {world.faults[0]}", faults=tuple(world.faults))
     if end not in GOOD_ENDS:
         return Reward(0.0, 0.0, {}, (), note=f"ended early: {end or 'not at an end'}")
     criteria = task.criteria
@@ -108,15 +114,15 @@ def _check_database(task: Task, world: World, criteria: dict) -> list[Check]:
 
 
 def _check_assertions(world: World, assertions: list[dict]) -> list[Check]:
-    """Named predicates on the final state; one that cannot be worked out does not hold."""
+    """Named predicates on the final state; one that cannot be worked out does not hold, and says why."""
     checks = []
     for row in assertions:
         arguments = row.get("arguments") or {}
+        what = written(row["func_name"], arguments)
         try:
             met = world.run(row["env_type"], row["func_name"], arguments) == row.get("assert_value", True)
-        except ToolError:
-            met = False
-        what = f"{row['func_name']}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
+        except ToolError as error:
+            met, what = False, f"{what}: {error}"
         checks.append(Check("ENV_ASSERTION", what, met))
     return checks
 
@@ -143,5 +149,4 @@ def _says(what: str, text: str, numbers: set[float]) -> bool:
 
 
 def _show(action: Action) -> str:
-    who = "" if action.requestor == ASSISTANT else "user: "
-    return f"{who}{action.name}({', '.join(f'{name}={value!r}' for name, value in action.arguments.items())})"
+    return ("" if action.requestor == ASSISTANT else "user: ") + written(action.name, action.arguments)

@@ -46,7 +46,9 @@ class Shaping:
         return cls(**weights)
 
     def add(self, reward: Reward, environment) -> Reward:
-        """The reward with the additions in `total`; `success` stays."""
+        """The reward with the additions in `total`; `success` stays. After a fault there are none."""
+        if reward.faults:
+            return reward
         bonus = 0.0
         if self.db_fraction:
             bonus += self.db_fraction * database_fraction(environment.task.gold_state, environment.world)

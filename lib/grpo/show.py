@@ -7,6 +7,7 @@ from lib.grpo.environment import Environment
 from lib.grpo.reward import Reward
 from lib.grpo.task import Task
 from lib.grpo.worlds.store import Database
+from lib.grpo.worlds.tools import written
 
 WIDTH = 110
 # Longer tool results are cut in the terminal; the page holds them whole.
@@ -50,7 +51,7 @@ def call_text(call: dict) -> str:
     arguments = function.get("arguments") or {}
     if not isinstance(arguments, dict):
         return f"{function.get('name')}({arguments})"
-    return f"{function.get('name')}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
+    return written(function.get("name"), arguments)
 
 
 def difference_lines(environment: Environment) -> list[str]:

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from lib.grpo.worlds.records import DataError
 from lib.grpo.worlds.store import Base, Database
-from lib.grpo.worlds.tools import ToolError
+from lib.grpo.worlds.tools import WRITE, ToolError
 from lib.grpo.worlds.world import ASSISTANT, USER, Domain, World
 
 # The parts of a reward. The last two are our own, for generated tasks: tools that must not have been called, and
@@ -100,10 +100,10 @@ class Task:
             try:
                 world.run(call["env_type"], call["func_name"], call.get("arguments") or {})
             except ToolError as error:
-                raise DataError(f"{self.where}: initialization_actions[{place}]: {error}") from None
+                raise DataError(f"{self.where}: initialization_actions[{place}]: {error}") from error
         for call in calls_of(initial.get("message_history") or []):
             found = world.find_tool(call.requestor, call.name)
-            if found and found[0].kind == "write":
+            if found and found[0].kind == WRITE:
                 world.call(call.requestor, call.name, call.arguments)
         return *bases, dict(world.agent.db.changed), dict(world.user.db.changed) if world.user else {}
 
@@ -113,6 +113,7 @@ class Task:
         world = self.world()
         for action in self.actions:
             world.call(action.requestor, action.name, action.arguments)
+        assert not world.faults, f"{self.where}: {world.faults}"
         return world.state()
 
     @property

@@ -24,7 +24,6 @@ unless the board is full. Random numbers: `noise.draw(a, b, BOT, words[STEP], 16
 `wp.uint32(words[KEY_A])` and `wp.uint32(words[KEY_B])`.
 """
 
-# ruff: noqa: RUF046, UP018 (in a Warp function `int(...)` makes a local that a loop may change)
 import warp as wp
 
 from lib.snakes.kernel_board import BEAN, BEAN_COUNT, HEAD, KEY_A, KEY_B, STEP, on_body, place_at, sort_five, step_from

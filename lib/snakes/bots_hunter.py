@@ -21,7 +21,6 @@ Values are compared in steps of 1 / 1024, the first of equal moves wins: what is
 device. The weights were chosen on some hundred games against greedy; around them the results hardly change.
 """
 
-# ruff: noqa: RUF046, UP018 (in a Warp function `int(...)` makes a local that a loop may change)
 import warp as wp
 
 from lib.snakes.kernel_board import (

@@ -9,7 +9,6 @@ Seen from the right side the ids 2-4 and 5-7 change places first, so a team alwa
 the changed order. An empty body has 26 zeros. (The original did not change ids on the right side.)
 """
 
-# ruff: noqa: RUF046, UP018 (in a Warp function `int(...)` makes a local that a loop may change)
 import warp as wp
 
 from lib.snakes.kernel_board import BEAN, BEAN_COUNT, HEAD, LENGTH, NOWHERE, on_bean, on_body, step_from

@@ -4,7 +4,6 @@ Most moves lead into the open. That is found out in the 7 x 7 window around the 
 bits (bit 7 row + column); only where the window does not have room enough the whole board is searched.
 """
 
-# ruff: noqa: RUF046, UP018 (in a Warp function `int(...)` makes a local that a loop may change)
 import warp as wp
 
 from lib.snakes.kernel_board import DIRECTION, HEAD, LENGTH, TAIL, place_at

@@ -6,7 +6,6 @@ cell a step, while the bodies go on and leave one cell a step. Only for snakes o
 nothing to lose.
 """
 
-# ruff: noqa: RUF046, UP018 (in a Warp function `int(...)` makes a local that a loop may change)
 import warp as wp
 
 from lib.snakes.features_pockets import closed_rows, vec4f

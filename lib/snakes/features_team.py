@@ -41,7 +41,6 @@ are all 0; it is 31 cells away from every bean.
 The look-ups are explained in `features_tables.py`.
 """
 
-# ruff: noqa: RUF046, UP018 (in a Warp function `int(...)` makes a local that a loop may change)
 import warp as wp
 
 from lib.snakes.features_pockets import vec4f, write_pockets, write_room

@@ -3,7 +3,6 @@
 `GameArrays` holds every array and setting, so that a launch has one argument and can be recorded once.
 """
 
-# ruff: noqa: RUF046, UP018 (in a Warp function `int(...)` makes a local that a loop may change)
 import warp as wp
 
 from lib.snakes.bots import evasion_choice, greedy_choice, level3_choice, random_choice, single_choice

@@ -19,7 +19,6 @@ neighbours, int16 [2560]
 An empty body (a respawn that found no place) has LENGTH 0 and HEAD = TAIL = NOWHERE.
 """
 
-# ruff: noqa: RUF046, UP018 (in a Warp function `int(...)` makes a local that a loop may change)
 import numpy as np
 import warp as wp
 

@@ -1,6 +1,5 @@
 """Sets of cells of the board as rows of bits, and the cells that can be reached from one, as Warp functions."""
 
-# ruff: noqa: RUF046, UP018 (in a Warp function `int(...)` makes a local that a loop may change)
 import warp as wp
 
 from lib.snakes.kernel_board import BODY, FULL_ROW

@@ -4,7 +4,6 @@ Between the moves and the end of the collisions the body bits hold everything bu
 has hit something. Heads are then added one after the other, which finds heads that meet.
 """
 
-# ruff: noqa: RUF046, UP018 (in a Warp function `int(...)` makes a local that a loop may change)
 import warp as wp
 
 from lib.snakes.kernel_board import (

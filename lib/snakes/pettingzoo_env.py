@@ -1,5 +1,7 @@
 """The game as a PettingZoo ParallelEnv: one game, six agents, for libraries that read that interface."""
 
+from typing import ClassVar
+
 import numpy as np
 import torch
 
@@ -38,7 +40,7 @@ class SnakesParallelEnv(ParallelEnv):
     the next one, or the same where no step was made.
     """
 
-    metadata = {"name": "snakes_3v3", "render_modes": ["ansi"], "is_parallelizable": True}  # noqa: RUF012
+    metadata: ClassVar[dict] = {"name": "snakes_3v3", "render_modes": ["ansi"], "is_parallelizable": True}
 
     def __init__(
         self, observations: str = "team", seed: int = 0, episode_steps: int = STEPS, render_mode: str | None = None

@@ -10,10 +10,9 @@ from lib.grpo.generation.request import DENY, TRANSFER, TRANSFER_TEXT, Request, 
 from lib.grpo.messages import call_message, text_message
 from lib.grpo.task import Setting, Task
 from lib.grpo.users.vocabulary import NUMERIC
-from lib.grpo.worlds.tools import WRITE
+from lib.grpo.worlds.tools import TRANSFER_TOOL, WRITE
 
 CONFIRM_QUESTION = "Do you confirm (yes/no)?"
-TRANSFER_TOOL = "transfer_to_human_agents"
 TRANSFERRED = "BEING TRANSFERRED TO A HUMAN AGENT"
 QUESTIONS = {
     "user_id": "Could you please tell me your user id?",
@@ -146,16 +145,18 @@ def _initial_state(requests: list[Request]) -> dict | None:
 
 def _criteria(setting: Setting, requests: list[Request], transfer: bool) -> dict:
     gold, phone = [], setting.domain.user_toolkit
+    # ACTION looks for every gold action; what the database shows anyway is then compared by name alone.
+    compare = {"compare_args": []} if transfer else {}
     for request in requests:
         for step in _final_steps(request):
             if step.kind == "write":
-                gold.append({"requestor": "assistant", "name": step.text, "arguments": step.arguments})
+                gold.append({"requestor": "assistant", "name": step.text, "arguments": step.arguments, **compare})
             for name, arguments in step.user_calls:
                 # There is more than one way to look at a phone.
                 if phone.tools[name].kind == WRITE:
-                    gold.append({"requestor": "user", "name": name, "arguments": arguments})
+                    gold.append({"requestor": "user", "name": name, "arguments": arguments, **compare})
     if transfer:
-        gold.append({"requestor": "assistant", "name": TRANSFER_TOOL, "arguments": {}, "compare_args": []})
+        gold.append({"requestor": "assistant", "name": TRANSFER_TOOL, "arguments": {}, **compare})
     for place, row in enumerate(gold):
         row["action_id"] = f"{place}"
     assertions = [assertion for request in requests for assertion in request.assertions]
@@ -167,7 +168,7 @@ def _criteria(setting: Setting, requests: list[Request], transfer: bool) -> dict
     refuse = any(request.outcome == DENY for request in requests)
     basis += ["REFUSAL"] if refuse else []
     return {
-        "actions": gold if not transfer else _reads_pass(gold),
+        "actions": gold,
         "env_assertions": assertions or None,
         "communicate_info": told,
         "nl_assertions": None,
@@ -175,11 +176,6 @@ def _criteria(setting: Setting, requests: list[Request], transfer: bool) -> dict
         "forbidden": [] if transfer else [TRANSFER_TOOL],
         "refuse": refuse,
     }
-
-
-def _reads_pass(gold: list[dict]) -> list[dict]:
-    """With ACTION in the basis every gold action is looked for; what the database shows anyway need not match twice."""
-    return [row if row.get("compare_args") == [] else {**row, "compare_args": []} for row in gold]
 
 
 def _final_steps(request: Request) -> list[Step]:

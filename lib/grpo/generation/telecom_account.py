@@ -42,7 +42,7 @@ def change_roaming(case: TelecomCase, outcome: str) -> Request:
     details, steps = case.find(line)
     must = [*action, case.words_of(line)]
     if outcome == TRANSFER:
-        return case.transfer(opening, details, steps, must)
+        return case.transfer(opening, details, must)
     if outcome == DENY:
         if case.draw.chance(0.3):
             return case.of_another(f"Please {word} roaming on the line of my sister.", *action)
@@ -76,7 +76,7 @@ def refuel(case: TelecomCase, outcome: str) -> Request:
     opening = draw.pick((f"I need more data on {which} this month.", f"Please add some data to {which}."))
     details, steps = case.find(line)
     if outcome == TRANSFER:
-        return case.transfer(opening, details, steps, [REFUEL, case.words_of(line)])
+        return case.transfer(opening, details, [REFUEL, case.words_of(line)])
     if outcome == DENY:
         amount = draw.pick((2.5, 3, 4, 5))
         details["amount"] = f"I want {amount} GB."
@@ -132,7 +132,7 @@ def suspend(case: TelecomCase, outcome: str) -> Request:
     reason, months = draw.pick(("I am going to travel.", "I do not need it for a while.")), draw.between(2, MOST_MONTHS)
     if outcome == TRANSFER:
         if draw.chance(0.4):
-            return case.transfer(opening, details, steps, must)
+            return case.transfer(opening, details, must)
         reason = draw.pick(("The phone was stolen.", "I lost the SIM card.", "I lost the phone."))
         details["reason"] = reason
         summary = f"Suspension: {reason}"
@@ -167,7 +167,7 @@ def resume(case: TelecomCase, outcome: str) -> Request:
     must = [RESUME, case.words_of(line)]
     if outcome == TRANSFER:
         if case.draw.chance(0.3):
-            return case.transfer(opening, details, steps, must)
+            return case.transfer(opening, details, must)
         line["contract_end_date"] = ENDED
         summary = f"The contract of the suspended line {line['line_id']} has ended."
         return case.request(opening, TRANSFER, steps, details, must=must, summary=summary)
@@ -259,7 +259,7 @@ def bill_total(case: TelecomCase, outcome: str) -> Request:
         looks = [look("get_details_by_id", id=name) for name in names]
     details = {"bill": f"I mean {', '.join(names[:2])} and {names[2]}, all together."}
     if outcome == TRANSFER:
-        return case.transfer(opening, details, [], [LOOK_UP])
+        return case.transfer(opening, details, [LOOK_UP])
     total = sum(bill["total_due"] for bill in bills)
     steps = [ask("bill"), *looks, say(f"The total of the three bills is {total} dollars.")]
     return case.request(opening, ACT, steps, details, must=[LOOK_UP], communicate=[str(total)], inform=True)
@@ -272,7 +272,7 @@ def data_left(case: TelecomCase, outcome: str) -> Request:
     opening = case.draw.pick((f"How much data is left on {which}?", f"I want to know how much data {which} has left."))
     details, steps = case.find(line)
     if outcome == TRANSFER:
-        return case.transfer(opening, details, steps, [LOOK_UP])
+        return case.transfer(opening, details, [LOOK_UP])
     if outcome == DENY:
         return case.of_another("How much data does my daughter have left on her line?", LOOK_UP)
     left = case.world.plan(line)["data_limit_gb"] + line["data_refueling_gb"] - line["data_used_gb"]
@@ -294,7 +294,7 @@ def refuel_price(case: TelecomCase, outcome: str) -> Request:
     )
     details, steps = case.find(line)
     if outcome == TRANSFER:
-        return case.transfer(opening, details, steps, [LOOK_UP])
+        return case.transfer(opening, details, [LOOK_UP])
     if outcome == DENY:
         wish, why = draw.pick(
             (

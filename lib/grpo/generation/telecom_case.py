@@ -115,16 +115,16 @@ class TelecomCase:
         insist = more.pop("insist", [self.draw.pick(INSIST)] if self.level >= 4 else [])
         return self.request(opening, DENY, [*steps, say(NO_HELP + why)], details, insist=insist, **more)
 
-    def transfer(self, opening: str, details: dict, steps: list[Step], must: list[str]) -> Request:
+    def transfer(self, opening: str, details: dict, must: list[str]) -> Request:
         """A wish that the rules would allow, from somebody who wants a human or (a single request at level 2) whose
         account is not active and who says yes to what names `must`."""
         if self.level == 2 and self.draw.chance(0.6):
             self.customer["account_status"] = self.draw.pick(("Suspended", "Pending Verification"))
             status = self.customer["account_status"]
             summary = f"The account_status is {status}."
-            return self.request(opening, TRANSFER, steps[:0], details, must=must, summary=summary)
+            return self.request(opening, TRANSFER, [], details, must=must, summary=summary)
         opening = f"{opening} {self.draw.pick(PLEADS_FOR_HUMAN)}"
-        return self.request(opening, TRANSFER, steps[:0], details, summary="The user asks for a human agent.")
+        return self.request(opening, TRANSFER, [], details, summary="The user asks for a human agent.")
 
     def of_another(self, opening: str, *action: str) -> Request:
         """A wish about a line of somebody else; `action` are its words."""

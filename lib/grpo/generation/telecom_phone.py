@@ -303,7 +303,7 @@ def _hopeless(case: TelecomCase, outcome: str, opening: str, goal: str) -> Reque
     kind = draw.pick(("locked", "locked", "ended", "asks"))
     details, steps = _first_look(case, goal if kind == "locked" else "service")
     if kind == "asks":
-        return case.transfer(opening, details, steps, must)
+        return case.transfer(opening, details, must)
     if kind == "ended":
         line.update(status="Suspended", contract_end_date=ENDED, suspension_start_date="2025-02-10")
         summary = f"The contract of the suspended line {line['line_id']} has ended."

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from lib.grpo.messages import read_reply
 from lib.grpo.task import Task
-from lib.grpo.users.turns import OUT_OF_SCOPE, STOP, TRANSFER, Turn, end_of
+from lib.grpo.users.turns import GREETING, OUT_OF_SCOPE, STOP, TRANSFER, Turn, end_of
 from lib.grpo.worlds.world import USER, World
 
 # (messages, tools) -> an assistant message.
@@ -41,7 +41,7 @@ class LanguageUser:
         self.messages = [{"role": "system", "content": system_text(task, phone=bool(self.tools))}]
 
     def open(self) -> Turn:
-        return self.respond("Hi! How can I help you today?")
+        return self.respond(GREETING)
 
     def respond(self, text: str) -> Turn:
         """The model's next message; its calls of the phone's tools are carried out in between."""

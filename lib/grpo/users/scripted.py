@@ -11,7 +11,7 @@ A brief (`Task.brief`) is JSON:
         change      None, or {"say", "must", "slots"}: a change of mind when asked to confirm; what holds from then on
         insist      sentences said one by one when refused, before the refusal is accepted
         inform      when an answer settles it, not an action: "number" for an answer that holds one, else true
-        goal        None, or what must work on the phone: "service", "data", "speed", "mms"
+        goal        None, or what must work on the phone: "service", "data", "speed", "mms"; "paid B1": that bill
 
 It tells only what is asked, says yes only to a summary of what it wants, and leaves when it has its answer, is
 transferred, or the agent does not get anywhere.
@@ -22,9 +22,9 @@ from lib.grpo.users import phone
 from lib.grpo.users.brief_of_tau2 import brief_of_tau2
 from lib.grpo.users.parser import Understood, mentions, understand
 from lib.grpo.users.turns import STOP, TRANSFER, Turn, User
+from lib.grpo.worlds.tools import TRANSFER_TOOL
 from lib.grpo.worlds.world import World
 
-TRANSFER_TOOL = "transfer_to_human_agents"
 # Unhelpful messages that a user bears; asking again for what was told is one.
 PATIENCE = {"terse": 4, "chatty": 4, "impatient": 3, "confused": 4}
 FILLERS = {

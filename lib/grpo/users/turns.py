@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 STOP, TRANSFER, OUT_OF_SCOPE = "###STOP###", "###TRANSFER###", "###OUT-OF-SCOPE###"
+# How the agent answers the call.
+GREETING = "Hi! How can I help you today?"
 STOPS = (STOP, TRANSFER, OUT_OF_SCOPE)
 
 

@@ -15,6 +15,7 @@ from lib.grpo.worlds.schemas import check_value, read_docstring, schema_of
 from lib.grpo.worlds.store import Database
 
 READ, WRITE, GENERIC = "read", "write", "generic"
+TRANSFER_TOOL = "transfer_to_human_agents"
 
 
 class ToolError(ValueError):
@@ -115,6 +116,11 @@ class CalculatingToolkit(ServiceToolkit):
             return calculate(expression)
         except ValueError as error:
             raise ToolError(str(error)) from None
+
+
+def written(name: str, arguments: dict) -> str:
+    """A call as people read it: `name(argument='value')`."""
+    return f"{name}({', '.join(f'{argument}={value!r}' for argument, value in arguments.items())})"
 
 
 def render(result) -> str:

@@ -12,12 +12,10 @@ from lib.grpo.task import Task
 TAU2 = Path(os.environ.get("QUARTET_TAU2", Path(__file__).resolve().parents[4] / "shared" / "data" / "tau2"))
 
 
-def real_data() -> Path:
-    """The real data's folder; skips the test where it is missing."""
-    if not (TAU2 / "airline" / "db.json").is_file():
-        pytest.skip(
-            f"needs real tau2-bench data: {TAU2.name}/airline/db.json is not beside the checkout (QUARTET_TAU2)"
-        )
+def real_data(name: str = "airline/db.json") -> Path:
+    """The real data's folder; skips the test where the file `name` is missing in it."""
+    if not (TAU2 / name).is_file():
+        pytest.skip(f"needs real tau2-bench data: no {name} in {TAU2} (QUARTET_TAU2 names another folder)")
     return TAU2
 
 

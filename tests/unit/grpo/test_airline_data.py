@@ -2,17 +2,15 @@
 
 import hashlib
 import json
-import os
-from pathlib import Path
 
 import pytest
 from airline_samples import BASE, DOMAIN, EARLIER, LATER, airline
+from episode_samples import real_data
 
 from lib.grpo.worlds.airline_data import read_airline
 from lib.grpo.worlds.records import DataError
 from lib.grpo.worlds.world import ASSISTANT, World
 
-TAU2 = Path(os.environ.get("QUARTET_TAU2", Path(__file__).resolve().parents[4] / "shared" / "data" / "tau2"))
 # Computed with the benchmark's own code: of the database, and of all its hashes after the gold actions of a task.
 DIGEST = "7d1714e959830778e6b38d63428b660ef6c9009261f0adaa178adb97bfb469d6"
 GOLD_DIGEST = "81d9e86d7d3cec1ee04906b22a910e57c135d0b81b063acaf981b1359687c6b6"
@@ -63,9 +61,7 @@ def test_reader_names_the_wrong_place(path, value, said):
 
 @pytest.mark.shared_data
 def test_gold_actions_of_the_benchmark():
-    folder = TAU2 / "airline"
-    if not (folder / "tasks.json").is_file():
-        pytest.skip(f"needs the benchmark's airline data: no tasks.json in {folder} (set QUARTET_TAU2)")
+    folder = real_data("airline/tasks.json") / "airline"
     base = read_airline(json.loads((folder / "db.json").read_text()))
     assert {name: len(rows) for name, rows in base.tables.items()} == {
         "flights": 300,

@@ -165,7 +165,7 @@ def test_tasks_are_byte_equal_in_every_process_and_order():
     assert found == {PINNED}
 
 
-PINNED = "8cdbeb7fd5fa57a393388c46708bb3a453d716d4184e335d8bebe6b0830d251f"
+PINNED = "c4b4a21424918257fb92c64c0247fac39930285718849145acea0d8eddd0fea9"
 
 
 def test_different_names_give_different_tasks():

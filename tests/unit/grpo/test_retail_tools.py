@@ -2,10 +2,9 @@
 
 import hashlib
 import json
-import os
-from pathlib import Path
 
 import pytest
+from episode_samples import real_data
 from retail_samples import address, payment, shop
 
 from lib.grpo.worlds.records import DataError
@@ -14,7 +13,6 @@ from lib.grpo.worlds.retail_tools import RetailTools
 from lib.grpo.worlds.store import canonical
 from lib.grpo.worlds.world import ASSISTANT, Domain, World
 
-TAU2 = Path(os.environ.get("QUARTET_TAU2", Path(__file__).resolve().parents[4] / "shared" / "data" / "tau2"))
 DOMAIN = Domain("retail", RetailTools, read_retail)
 # Tasks of the benchmark in which the tools refuse a gold action.
 REFUSED_GOLD = {"2", "3", "4", "35", "37", "46", "47", "54", "67", "105"}
@@ -315,9 +313,7 @@ def test_refusals_change_nothing(world, name, arguments, said):
 
 @pytest.mark.shared_data
 def test_gold_actions_of_the_benchmark():
-    folder = TAU2 / "retail"
-    if not (folder / "tasks.json").is_file():
-        pytest.skip(f"needs the benchmark's retail data: no tasks.json in {folder} (set QUARTET_TAU2)")
+    folder = real_data("retail/tasks.json") / "retail"
     base = read_retail(json.loads((folder / "db.json").read_text()))
     assert {name: len(rows) for name, rows in base.tables.items()} == {"products": 50, "users": 500, "orders": 1000}
     assert base.digest() == DIGEST

@@ -1,5 +1,7 @@
 """The reward: product over the basis, by the benchmark's rules, part by part."""
 
+from dataclasses import replace
+
 import pytest
 from episode_samples import CANCEL, airline_task, run, write_airline
 
@@ -44,6 +46,26 @@ def test_the_gold_actions_earn_1_and_nothing_else_does(tmp_path):
 def test_refused_calls_change_no_reward(tmp_path):
     wrong = call_message("cancel_reservation", {"reservation_id": "NOPE"})
     assert outcome(task_with(tmp_path), wrong, CANCEL_IT, call_message("no_such_tool", {})).total == 1
+
+
+def test_a_failing_tool_is_seen_and_earns_nothing(tmp_path, monkeypatch):
+    task = task_with(tmp_path)
+    assert task.gold_state
+
+    def broken(*_, **__):
+        raise KeyError("our own mistake")
+
+    tools = task.world().agent.tools
+    monkeypatch.setitem(tools, "get_user_details", replace(tools["get_user_details"], method=broken))
+    look = call_message("get_user_details", {"user_id": "ada"})
+    reward = outcome(task, look, CANCEL_IT)
+    assert reward.total == reward.success == 0 and "our own mistake" in reward.note
+    assert len(reward.faults) == 1 and "KeyError" in reward.faults[0]
+    assert Shaping(read=0.1).add(reward, None) is reward
+    # Gold actions that make a tool fail are no task at all.
+    monkeypatch.setitem(tools, "cancel_reservation", replace(tools["cancel_reservation"], method=broken))
+    with pytest.raises(AssertionError, match="our own mistake"):
+        task_with(tmp_path).gold_state  # noqa: B018
 
 
 @pytest.mark.parametrize("end", ["max_turns", "too_many_errors", "gave_up", None])

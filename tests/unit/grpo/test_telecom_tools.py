@@ -1,19 +1,16 @@
 """The telecom agent's tools: look-ups, lines, bills, data, and what the phone learns of them."""
 
 import json
-import os
 import tomllib
-from pathlib import Path
 
 import pytest
+from episode_samples import real_data
 from telecom_samples import ANNA, BEN, TELECOM, agent_call, agent_data, make_world, phone_call, refused
 
 from lib.grpo.worlds.records import DataError
 from lib.grpo.worlds.telecom_data import read_phone, read_telecom
 from lib.grpo.worlds.tools import ToolError
 from lib.grpo.worlds.world import World
-
-DATA = Path(os.environ.get("QUARTET_TAU2", Path(__file__).resolve().parents[4] / "shared" / "data" / "tau2"))
 
 
 def row(world, table, key):
@@ -407,9 +404,8 @@ def test_assertions():
 @pytest.fixture(scope="module")
 def bases():
     for name in ("db.toml", "user_db.toml", "tasks.json", "tasks_small.json"):
-        if not (DATA / "telecom" / name).is_file():
-            pytest.skip(f"needs the tau2-bench development data: no telecom/{name} in {DATA}")
-    files = (tomllib.loads((DATA / "telecom" / name).read_text("utf-8")) for name in ("db.toml", "user_db.toml"))
+        folder = real_data(f"telecom/{name}") / "telecom"
+    files = (tomllib.loads((folder / name).read_text("utf-8")) for name in ("db.toml", "user_db.toml"))
     return [read(data) for read, data in zip((read_telecom, read_phone), files)]
 
 
@@ -423,7 +419,7 @@ def holds(world, task) -> bool:
 @pytest.mark.shared_data
 @pytest.mark.parametrize("name, count, held_before", [("tasks.json", 146, 0), ("tasks_small.json", 20, 2)])
 def test_gold_actions_solve_every_task(bases, name, count, held_before):
-    tasks = json.loads((DATA / "telecom" / name).read_text("utf-8"))
+    tasks = json.loads((real_data() / "telecom" / name).read_text("utf-8"))
     assert len(tasks) == count
     before = 0
     for task in tasks:
