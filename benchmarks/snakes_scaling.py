@@ -19,6 +19,9 @@ from pathlib import Path
 from record import REPOSITORY, write_result
 from snakes_learning import SECONDS, median, reached
 
+# Evaluations every 0.4 s of training or so: with a grid as wide as the difference nothing could be told.
+TO_80 = "--eval_every 50 --max_minutes 0.8 --final_games 2".split()
+
 
 def run(flags: list[str], processes: int, folder: Path, name: str) -> tuple[dict, list[dict]]:
     """(results.json, evaluations) of a launched run."""
@@ -41,7 +44,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--flags", default="", help="further flags of the trainer, as one string")
     parser.add_argument("--name", default="snakes_scaling", help="of the result file")
-    parser.add_argument("--to_80", action="store_true", help="also the time to 80 %%, the same number of seeds")
+    parser.add_argument("--to_80", action="store_true", help="also the time to 80 %%")
+    parser.add_argument("--seeds", type=int, default=5, help="of the time to 80 %%")
     args = parser.parse_args()
     rates: dict[int, list[float]] = {1: [], 2: []}
     times: dict[int, list[float | None]] = {1: [], 2: []}
@@ -53,9 +57,9 @@ def main() -> None:
                 results, _ = run(flags, count, folder, f"speed{number}")
                 rates[count].append(results["env_steps_per_s"])
                 print(f"{count} process(es): {rates[count][-1]:.0f} game steps/s", flush=True)
-        for number in range(args.repeats if args.to_80 else 0):
+        for number in range(args.seeds if args.to_80 else 0):
             for count in times:
-                flags = [*args.flags.split(), "--seed", str(number + 1), "--max_minutes", "1"]
+                flags = [*args.flags.split(), *TO_80, "--seed", str(number + 1)]
                 times[count].append(reached(run(flags, count, folder, f"time{number}")[1], 80))
                 print(f"{count} process(es): 80 % after {times[count][-1]} s", flush=True)
     figures = {"env_steps_per_s": {str(count): statistics.median(values) for count, values in rates.items()}}

@@ -1,0 +1,1 @@
+"""Stages, task draws, continual-learning methods and their scores."""

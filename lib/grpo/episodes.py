@@ -1,0 +1,161 @@
+"""Episodes of the worlds as conversations of an engine, and trajectories from what was sampled or shown.
+
+An environment that raises, which none should, costs its own episode alone: reward 0, the error kept and counted.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lib.errors import UserError
+from lib.grpo.chat.format import ChatFormat
+from lib.grpo.continual.scores import count_calls
+from lib.grpo.environment import Environment
+from lib.grpo.task import Task
+from lib.grpo.trajectory import Trajectory
+from lib.seeds import derive
+
+CUT = "outgrew_context"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A (task, sample) pair to be played: `group` is the task's place in the step."""
+
+    group: int
+    sample: int
+    task: Task
+
+
+class Episode:
+    """A conversation (`engine.conversation.Conversation`) between the policy and an environment.
+
+    `noise_key` are the numbers that, with task and sample, decide what is drawn: a step of training, an evaluation.
+    """
+
+    def __init__(
+        self, job: Job, environment: Environment, chat: ChatFormat, seed: int, noise_key: tuple,
+        should_stop: Callable[[], bool] = lambda: False,
+    ):  # fmt: skip
+        self.job, self.environment, self.chat, self.should_stop = job, environment, chat, should_stop
+        task = job.task
+        # With the group: a task that comes twice in a step is not to be played alike.
+        self.noise = derive(seed, "sampling", *noise_key, task.domain, task.id, job.group, job.sample)
+        self.error: str | None = None
+        self.truncated = False
+        self.spans: list[tuple[int, int]] = []
+        self.log_probs: list[float] = []
+        self.shared: tuple[int, ...] = ()
+        self.opening: tuple[int, ...] = (chat.stop_ids[0],)
+        try:
+            messages, tools = environment.reset(task)
+            self.shared, self.opening = chat.prompt(messages, tools)
+        except UserError:
+            raise
+        except Exception as error:
+            self._fail(error)
+        self.ids = [*self.shared, *self.opening]
+
+    def hear(self, ids: list[int], log_probs: list[float], stopped: bool) -> list[int] | None:
+        """A turn: the environment answers it. Never raises."""
+        if self.should_stop():
+            return None
+        self.spans.append((len(self.ids), len(self.ids) + len(ids)))
+        self.ids += ids
+        self.log_probs += log_probs
+        self.truncated |= not stopped
+        try:
+            answers, done = self.environment.step(self.chat.text_of(ids))
+            if done:
+                return None
+            after = self.chat.answer(answers, stopped)
+        except Exception as error:
+            self._fail(error)
+            return None
+        self.ids += after
+        return after
+
+    def cut(self) -> None:
+        """The context is full: the episode ends without success."""
+        self.truncated = True
+        if self.environment.end is None:
+            self.environment.end = CUT
+
+    def _fail(self, error: Exception) -> None:
+        self.error = f"{type(error).__name__}: {error}"
+
+    def trajectory(self) -> Trajectory:
+        """What became of it."""
+        task, environment = self.job.task, self.environment
+        found = Trajectory(
+            domain=task.domain,
+            task_id=task.id,
+            group=self.job.group,
+            sample=self.job.sample,
+            ids=self.ids,
+            shared_tokens=len(self.shared),
+            prompt_tokens=len(self.shared) + len(self.opening),
+            spans=self.spans,
+            log_probs=self.log_probs,
+            error=self.error,
+            truncated=self.truncated,
+        )
+        if self.error is None:
+            self._judge(found, environment, task)
+        return found
+
+    def _judge(self, found: Trajectory, environment: Environment, task: Task) -> None:
+        try:
+            reward = environment.reward()
+        except Exception as error:
+            found.error = f"{type(error).__name__}: {error}"
+            return
+        found.reward, found.success, found.breakdown = reward.total, reward.success, dict(reward.breakdown)
+        found.end, found.turns, found.messages = environment.end, environment.turns, environment.messages
+        found.error = "; ".join(reward.faults) or None
+        calls = count_calls(task.actions, environment.world.calls, solo=environment.solo)
+        found.facts = {"level": task.level, "template": task.template, "note": reward.note, "tools": calls}
+
+
+def play(
+    engine, jobs: list[Job], make_environment: Callable[[], Environment], chat: ChatFormat, seed: int, noise_key: tuple,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> tuple[list[Trajectory], dict]:  # fmt: skip
+    """The trajectories of `jobs`, in their order, and the engine's counts.
+
+    When `should_stop` says so the episodes end with the turn they are in: what comes back then is worth nothing.
+    """
+    episodes = [Episode(job, make_environment(), chat, seed, noise_key, should_stop) for job in jobs]
+    counts = engine.play([episode for episode in episodes if episode.error is None])
+    return [episode.trajectory() for episode in episodes], counts
+
+
+def demonstration(task: Task, messages: list[dict], environment: Environment, chat: ChatFormat) -> Trajectory:
+    """What an expert's `messages` look like to the model, as if it had sampled them."""
+    opening, tools = environment.reset(task)
+    shared, rest = chat.prompt(opening, tools)
+    ids, spans = [*shared, *rest], []
+    for message in messages:
+        turn = chat.turn_ids(message)
+        spans.append((len(ids), len(ids) + len(turn)))
+        ids += turn
+        answers, done = environment.step(message)
+        if done:
+            break
+        ids += chat.answer(answers, stopped=True)
+    reward = environment.reward()
+    return Trajectory(
+        domain=task.domain,
+        task_id=task.id,
+        group=0,
+        sample=0,
+        ids=ids,
+        shared_tokens=len(shared),
+        prompt_tokens=len(shared) + len(rest),
+        spans=spans,
+        reward=reward.total,
+        success=reward.success,
+        breakdown=dict(reward.breakdown),
+        end=environment.end,
+        turns=environment.turns,
+        messages=environment.messages,
+    )

@@ -1,0 +1,47 @@
+"""How far a run is, and what it has measured: saved with every checkpoint."""
+
+from dataclasses import asdict, dataclass, field
+
+from lib.grpo.continual.curriculum import GRPO, Cursor, Stage
+
+# Figures of steps that are averaged over a run.
+MEANS = ("zero_std_fraction", "rollout_tokens_per_s", "train_tokens_per_s")
+
+
+@dataclass
+class Progress:
+    """Counts are over all processes. `matrix` has a row for each of `rows`; `last` is the newest evaluation as JSON."""
+
+    step: int = 0
+    episodes: int = 0
+    cursor: Cursor = field(default_factory=Cursor)
+    began: bool = False  # whether GRPO has taken its snapshot
+    matrix: list[list[float]] = field(default_factory=list)
+    rows: list[str] = field(default_factory=list)
+    last: dict = field(default_factory=dict)
+    grpo_steps: int = 0
+    grpo_s: float = 0.0
+    sums: dict = field(default_factory=lambda: dict.fromkeys(MEANS, 0.0))
+    logprob_diff_max: float = 0.0
+
+    def note_step(self, stage: Stage, row: dict, seconds: float) -> None:
+        """Take what results.json wants from a step's figures."""
+        if stage.kind != GRPO:
+            return
+        self.grpo_steps += 1
+        self.grpo_s += seconds
+        for name in MEANS:
+            self.sums[name] += row.get(name, 0.0)
+        self.logprob_diff_max = max(self.logprob_diff_max, row.get("logprob_diff_max", 0.0))
+
+    def means(self) -> dict[str, float]:
+        """Means over the GRPO steps."""
+        steps = max(self.grpo_steps, 1)
+        return {name: self.sums[name] / steps for name in MEANS} | {"seconds_per_step": self.grpo_s / steps}
+
+    def to_dict(self) -> dict:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: dict) -> "Progress":
+        return cls(**{**data, "cursor": Cursor(**data["cursor"])})

@@ -1,0 +1,549 @@
+"""Train a tool-calling agent by GRPO over service domains in turn, and measure what it learns and what it forgets.
+
+CPU demo:    make train-grpo
+One GPU:     accelerate launch --config_file accelerate_configs/gpu_1.yaml scripts/train_grpo.py --lora r=16 ...
+8 GPUs:      accelerate launch --config_file accelerate_configs/gpu_8.yaml scripts/train_grpo.py --group-size 8 ...
+Many nodes:  sbatch slurm/many_nodes.sbatch, see docs/launching.md
+Resume:      add --resume auto
+"""
+
+import contextlib
+import math
+import sys
+import time
+from dataclasses import dataclass, field
+
+import torch
+from accelerate import Accelerator
+
+from lib import launch
+from lib.checkpoint import (
+    RunDirectory,
+    StopSignals,
+    atomic_write_json,
+    find_checkpoint,
+    load_checkpoint,
+    load_common,
+    save_checkpoint,
+    save_export,
+)
+from lib.distributed import assert_equal_across_ranks, gather_rows, global_sums, state_hash
+from lib.errors import UserError
+from lib.grpo import run_results, run_setup
+from lib.grpo.continual import curriculum as plans
+from lib.grpo.continual import evaluations as measured
+from lib.grpo.continual.methods import Method, borrowed, copy_of, load_weights, trainable
+from lib.grpo.continual.penalties import SquaredGradients
+from lib.grpo.continual.scores import mean_forgetting
+from lib.grpo.continual.tasks import TaskSets, write_task_files
+from lib.grpo.engine import Sampling, make_engine
+from lib.grpo.episodes import Job, play
+from lib.grpo.learning.advantages import Advantages, compute_advantages
+from lib.grpo.learning.losses import Objective, describe_statistics, merge_statistics, no_statistics
+from lib.grpo.learning.packing import PackedBatch, Sample, empty_batch, pack
+from lib.grpo.learning.policy import Policy, log_probs
+from lib.grpo.learning.warm_start import Demonstrations, copying_examples, parse_warm_start
+from lib.grpo.options import ALIASES, GrpoOptions, check_options
+from lib.grpo.progress import Progress
+from lib.grpo.trajectory import Trajectory
+from lib.grpo.trajectory_files import drop_after, row_of, write_trajectories
+from lib.rank_files import under_prefix, with_prefix
+from lib.runlog import RunLog, tracker_kinds
+
+TRAINER = "grpo"
+SFT = Objective(kind="sft")
+
+
+@dataclass
+class Session:
+    """What the steps below share."""
+
+    acc: Accelerator
+    run: RunDirectory
+    config: GrpoOptions
+    policy: torch.nn.Module
+    optimiser: torch.optim.Optimizer
+    engine: object
+    setup: run_setup.Setup
+    curriculum: plans.Curriculum
+    sets: TaskSets
+    method: Method
+    objective: Objective
+    progress: Progress = field(default_factory=Progress)
+    reference: dict | None = None  # the weights that GRPO began with, where there is a KL term
+    signals: StopSignals = field(default_factory=StopSignals)
+    log: RunLog | None = None
+    saved_step: int = -1
+
+    @property
+    def model(self):
+        """The language model, without the wrapper of data parallel training."""
+        return self.acc.unwrap_model(self.policy).model
+
+    @property
+    def share(self) -> tuple[int, int]:
+        return self.acc.process_index, self.acc.num_processes
+
+
+def main(config: GrpoOptions) -> None:
+    tracker_kinds(config.report_to)
+    acc = launch.start(config, precision=None if config.dtype == "auto" else config.dtype)
+    notes = check_options(config, acc.num_processes)
+    setup = run_setup.prepare(config, acc.device)
+    curriculum, sets = run_setup.plan(config)
+    if config.dry_run:
+        acc.print(run_setup.dry_run_text(config, setup, curriculum, sets, acc.num_processes))
+        return
+    run = RunDirectory.create(acc, config, TRAINER, launch.environment_facts(acc))
+    for note in (*notes, *setup.chat.notes, *sets.notes):
+        run.note(acc, note)
+    session = prepare(acc, run, config, setup, curriculum, sets)
+    batch, facts = run_setup.announcement(config, setup.model, curriculum, sets, acc.num_processes)
+    launch.announce(
+        acc, config, trainer=TRAINER, effective_batch=batch, learning_rate=config.learning_rate, notes=facts
+    )
+    found = find_checkpoint(acc, run, config.resume)
+    if found is not None:
+        restore(session, found)
+    if acc.is_main_process:
+        write_task_files(run.path, sets)
+        atomic_write_json(run.path / "curriculum.json", curriculum.to_json())
+    planned = run_setup.planned_steps(config, curriculum)
+    with session.signals, RunLog(acc, run, config, planned, "tokens") as session.log:
+        done = learn(session)
+        results = finish(session) if done else None
+        if results is None:
+            name = session.signals.name or "a signal"
+            session.log.note(f"stopped by {name} after step {session.saved_step}: continue with --resume auto")
+    if acc.is_main_process and results is not None:
+        print(f"{run_results.result_table(results)}\nresults.json, report.html and export/ are in {run.path}")
+        print("Training completed!", flush=True)
+    run.close()
+
+
+def prepare(acc, run, config, setup, curriculum, sets) -> Session:
+    """Policy, optimiser and engine over the same weights; equal on every rank."""
+    policy = Policy(setup.model)
+    # Before the wrapper: the engine may lay the weights out in its own way.
+    engine = make_engine(config.engine, setup.model, setup.sampling, config.slots)
+    if config.gradient_checkpointing:
+        setup.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    weights = [value for value in policy.parameters() if value.requires_grad]
+    optimiser = torch.optim.AdamW(weights, lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=config.weight_decay)
+    assert_equal_across_ranks(acc, state_hash(policy), "initial weights")
+    policy, optimiser = acc.prepare(policy, optimiser)
+    return Session(
+        acc, run, config, policy, optimiser, engine, setup, curriculum, sets, run_setup.method_of(config, curriculum),
+        run_setup.objective_of(config),
+    )  # fmt: skip
+
+
+def learn(session: Session) -> bool:
+    """Stage after stage; False when a signal ended it (the state is saved)."""
+    progress, stages = session.progress, session.curriculum.stages
+    while progress.cursor.stage < len(stages) and not spent(session):
+        stage = stages[progress.cursor.stage]
+        if stage.kind == plans.GRPO and not progress.matrix and not open_matrix(session):
+            return False
+        go_on = warm_up(session, stage) if stage.kind == plans.WARM_START else improve(session, stage)
+        if not go_on or not close_stage(session, stage):
+            return False
+    return progress.matrix != [] or open_matrix(session)
+
+
+def spent(session: Session) -> bool:
+    """Whether a limit of the whole run is reached, by the main process's clock."""
+    config, progress = session.config, session.progress
+    if config.eval_only or (config.max_steps is not None and progress.step >= config.max_steps):
+        return True
+    if config.max_minutes is None:
+        return False
+    late = session.acc.is_main_process and session.log.wall_s() > 60 * config.max_minutes
+    return bool(global_sums(session.acc, {"late": float(late)})["late"])
+
+
+def warm_up(session: Session, stage: plans.Stage) -> bool:
+    """Copying exercises, then demonstrations. False when a signal came."""
+    config, progress, sets = session.config, session.progress, session.sets
+    demonstrations = Demonstrations(
+        run_setup.demonstrated(config, sets), sets.make, session.setup.environment, session.setup.chat,
+        config.warmstart_noise, config.seed, config.user == "none",
+    )  # fmt: skip
+    steps, copying = parse_warm_start(config.warmstart), config.copying_steps
+    while progress.cursor.steps_left(stage) > 0 and not spent(session):
+        at, start = progress.cursor.step, time.monotonic()
+        if at < copying:
+            samples = copying_examples(len(session.setup.chat.tokenizer), config.seed, at, copying, session.share)
+            left = 1.0
+        else:
+            samples = demonstrations.of_step(at - copying, config.warmstart_dialogues, session.share)
+            left = max(0.05, 1 - (at - copying) / steps)
+        rate = config.warmstart_lr * min(1.0, (at + 1) / 20) * left
+        figures = update(session, [(samples, SFT)], rate)
+        tokens = global_sums(session.acc, {"tokens": sum(len(sample.trajectory.ids) for sample in samples)})["tokens"]
+        session.log.add_units(int(tokens))
+        row = {"loss": figures["policy_loss"], "lr": rate, "stage": stage.name, "grad_norm": figures["grad_norm"]}
+        if not end_step(session, stage, row, time.monotonic() - start):
+            return False
+    return True
+
+
+def improve(session: Session, stage: plans.Stage) -> bool:
+    """GRPO on the stage's domains: roll out, compare, learn. False when a signal came."""
+    config, progress, method = session.config, session.progress, session.method
+    parameters = trainable(session.model)
+    if not progress.began:
+        method.begin(parameters)
+        session.reference = copy_of(parameters) if config.beta else None
+        progress.began = True
+    old = {domain: session.sets.training[domain] for domain in session.curriculum.earlier(stage)}
+    count = config.prompts_per_step
+    old_count = plans.old_tasks(count, method.old_share) if old else 0
+    new = {domain: session.sets.training[domain] for domain in stage.domains}
+    tasks = plans.StepTasks(stage, config.seed, count, new, method.old_rows(old) if old_count else None, old_count)
+    while config.use_grpo and progress.cursor.steps_left(stage) > 0 and not spent(session):
+        start = time.monotonic()
+        rolled = roll_out(
+            session, stage, tasks.of_step(progress.cursor.step), ("train", stage.name, progress.cursor.step)
+        )
+        if rolled is None:
+            return save(session)
+        trajectories, outcomes, advantages, row = rolled
+        taught = time.monotonic()
+        row |= teach(session, stage, trajectories, advantages)
+        row["train_s"] = time.monotonic() - taught
+        method.record(outcomes, progress.step)
+        if not end_step(session, stage, row, time.monotonic() - start):
+            return False
+    return True
+
+
+def roll_out(session: Session, stage: plans.Stage, picks: list[plans.Pick], key: tuple):
+    """(own trajectories, outcomes of all, their advantages by (group, sample), figures); None when a signal came.
+
+    Groups without contrast are replaced by new tasks, up to --dynamic_sampling times; what they said stays counted.
+    """
+    config, acc = session.config, session.acc
+    start, own, outcomes, kept = time.monotonic(), [], [], {}
+    session.engine.refresh()
+    counts = {"sampled_tokens": 0.0, "seconds": 0.0}
+    for attempt in range(config.dynamic_sampling + 1):
+        jobs = deal(session, [(pick.group, pick.row) for pick in picks], config.group_size)
+        found, done = play(
+            session.engine, jobs, session.setup.environment, session.setup.chat, config.seed, (*key, attempt),
+            lambda: session.signals.requested,
+        )  # fmt: skip
+        if session.signals.agreed(acc):
+            return None
+        counts["sampled_tokens"] += done["sampled_tokens"]
+        shared = gather_rows(
+            acc, [measured.outcome(each) | {"group": each.group, "tokens": len(each.ids)} for each in found]
+        )
+        shared.sort(key=lambda each: (each["group"], each["sample"]))
+        judged = compute_advantages(
+            [each["reward"] for each in shared], [each["group"] for each in shared], config.scale_rewards,
+            [each["success"] for each in shared],
+        )  # fmt: skip
+        outcomes += shared
+        own += found
+        kept |= {
+            (each["group"], each["sample"]): value
+            for each, value, live in zip(shared, judged.values, judged.live, strict=True)
+            if live
+        }
+        dead = {each["group"] for each, live in zip(shared, judged.live, strict=True) if not live}
+        if not dead or attempt == config.dynamic_sampling:
+            break
+        picks = run_setup.replacements(picks, dead, session.sets, stage, config, (*key, attempt))
+    seconds = time.monotonic() - start
+    sums = global_sums(acc, counts | {"seconds": seconds})
+    session.log.add_units(sum(each["tokens"] for each in outcomes))
+    session.progress.episodes += len(outcomes)
+    row = run_results.rollout_row(outcomes, judged) | {
+        "rollout_s": seconds,
+        "wait_s": sums["seconds"] / acc.num_processes - seconds,
+        "rollout_tokens_per_s": sums["sampled_tokens"] / max(seconds, 1e-9),
+    }
+    if acc.is_main_process and config.log_completions:
+        decode = session.setup.chat.tokenizer.decode
+        rows = [row_of(each, session.progress.step + 1, decode) for each in own[: config.log_completions]]
+        write_trajectories(session.run.path, session.progress.step + 1, rows)
+    return own, outcomes, kept, row
+
+
+def deal(session: Session, rows: list[tuple[int, object]], samples: int) -> list[Job]:
+    """This process's share of (task, sample) pairs; all compute the same division."""
+    dealt = plans.deal(len(rows), samples, session.acc.num_processes)[session.acc.process_index]
+    return [Job(rows[at][0], sample, session.sets.make(rows[at][1])) for at, sample in dealt]
+
+
+def teach(session: Session, stage: plans.Stage, trajectories: list[Trajectory], advantages: dict) -> dict:
+    """The updates of a step from this process's trajectories; those without an advantage carry no gradient."""
+    config, method = session.config, session.method
+    sets: dict[tuple[float, float], list[Sample]] = {}
+    for each in trajectories:
+        value = advantages.get((each.group, each.sample))
+        terms = method.terms(each.domain, stage.domains)
+        if value is None and not terms.anchor:
+            continue
+        key = (terms.anchor, config.beta)
+        sets.setdefault(key, []).append(Sample(each, terms.policy * (value or 0.0)))
+    beta_keys = sorted(gather_keys(session.acc, list(sets)))
+    parts = []
+    for anchor, beta in beta_keys:
+        samples = sets.get((anchor, beta), [])
+        weights = session.method.snapshot if anchor else session.reference
+        if config.is_correction != "off":
+            fill(session, samples, "old_log_probs")
+        if anchor or beta:
+            with borrowed(trainable(session.model), weights):
+                fill(session, samples, "reference_log_probs")
+        parts.append((samples, run_setup.objective_of(config, beta=anchor or beta)))
+    figures, start = {}, time.monotonic()
+    for epoch in range(config.updates_per_batch):
+        for number in range(config.minibatches):
+            chosen = [
+                ([s for s in samples if s.trajectory.group % config.minibatches == number], objective)
+                for samples, objective in parts
+            ]
+            rate = launch.scaled_learning_rate(config.learning_rate, config.lr_scale, session.acc.num_processes, 1)
+            found = update(session, chosen, rate, penalise=True)
+            figures = found if epoch == number == 0 else {**found, "logprob_diff_max": figures["logprob_diff_max"],
+                                                          "logprob_diff_mean": figures["logprob_diff_mean"]}  # fmt: skip
+    tokens = sum(len(sample.trajectory.ids) for samples, _ in parts for sample in samples)
+    total = global_sums(session.acc, {"tokens": float(tokens)})["tokens"] * config.updates_per_batch
+    figures["train_tokens_per_s"] = total / max(time.monotonic() - start, 1e-9)
+    return figures
+
+
+def gather_keys(acc: Accelerator, keys: list) -> set:
+    """The keys that any process has: every process makes the same number of passes."""
+    return {tuple(key) for key in gather_rows(acc, keys)}
+
+
+@torch.no_grad()
+def fill(session: Session, samples: list[Sample], name: str) -> None:
+    """Log-probabilities of the samples under the weights that the model has now."""
+    batches = [batch.to(session.acc.device) for batch in pack(samples, session.config.micro_batch_tokens)]
+    values = log_probs(session.model, batches, len(samples), session.config.temperature)
+    for sample, own in zip(samples, values, strict=True):
+        setattr(sample, name, own)
+
+
+def update(session: Session, parts: list[tuple[list[Sample], Objective]], rate: float, penalise: bool = False) -> dict:
+    """One optimiser step along the loss of all processes' samples, each part by its objective.
+
+    Every process makes the same number of passes, empty ones where it has nothing, and takes part in the same
+    collectives; the loss is a sum divided by the global count.
+    """
+    acc, config = session.acc, session.config
+    batches: list[tuple[PackedBatch, Objective]] = []
+    divisor = 0.0
+    for samples, objective in parts:
+        batches += [(batch, objective) for batch in pack(samples, config.micro_batch_tokens)]
+        divisor += objective.divisor(sample.trajectory.sampled_tokens for sample in samples)
+    sizes = gather_rows(acc, [(len(batches), divisor)])
+    divisor, passes = sum(size[1] for size in sizes), max(size[0] for size in sizes)
+    group = {"lr": rate}
+    for each in session.optimiser.param_groups:
+        each.update(group)
+    rows = [no_statistics(acc.device)]
+    for number in range(passes):
+        batch, objective = batches[number] if number < len(batches) else (empty_batch(), parts[0][1])
+        context = acc.no_sync(session.policy) if number < passes - 1 else contextlib.nullcontext()
+        with context:
+            loss, statistics = session.policy(batch.to(acc.device), objective)
+            # Gradients are averaged over the processes: times their number, over the global count, is the sum.
+            acc.backward(loss * (acc.num_processes / max(divisor, 1.0)))
+        rows.append(statistics)
+    penalty = session.method.add_gradients(trainable(session.model)) if penalise and passes else 0.0
+    norm = torch.zeros(())
+    if passes:
+        norm = acc.clip_grad_norm_(session.policy.parameters(), config.max_grad_norm or math.inf)
+        if not math.isfinite(float(norm)):
+            raise UserError(
+                f"the gradient is not finite at step {session.progress.step + 1}: nothing after step"
+                f" {max(session.saved_step, 0)} was saved; lower --learning-rate"
+            )
+        session.optimiser.step()
+        session.optimiser.zero_grad()
+    everyone = torch.tensor(gather_rows(acc, [merge_statistics(torch.stack(rows)).tolist()]), dtype=torch.float64)
+    return run_results.update_row(describe_statistics(merge_statistics(everyone), divisor), float(norm), penalty)
+
+
+def end_step(session: Session, stage: plans.Stage, row: dict, seconds: float) -> bool:
+    """Count, log, evaluate and save as due. False when a signal came (the state is saved)."""
+    config, progress = session.config, session.progress
+    progress.step += 1
+    progress.cursor.step += 1
+    progress.note_step(stage, row, seconds)
+    session.log.log(
+        progress.step, row | {"stage": stage.name, "episodes": progress.episodes, "step_s": round(seconds, 3)}
+    )
+    stop = session.signals.agreed(session.acc)
+    last = progress.cursor.steps_left(stage) == 0
+    every = config.eval_every or 0
+    if not stop and every and stage.kind == plans.GRPO and progress.cursor.step % every == 0 and not last:
+        stop = evaluate(session, stage.name) is None
+    saves = 50 if config.save_every is None else config.save_every
+    if stop or (saves and progress.step % saves == 0 and not last):
+        save(session)
+    return not stop
+
+
+def close_stage(session: Session, stage: plans.Stage) -> bool:
+    """What is done at the end of a stage: the method's part, a row of the matrix, the gate, a checkpoint."""
+    progress, method = session.progress, session.method
+    if stage.kind == plans.WARM_START:
+        progress.cursor.leave(session.curriculum, None)
+        return open_matrix(session) and (save(session) or True)
+    parameters = trainable(session.model)
+    found = evaluate(session, stage.name, final=True) if session.curriculum.gate.max_repeats else None
+    success = None
+    if found is not None:
+        success = sum(found[domain].success.value for domain in stage.domains) / len(stage.domains)
+    if success is not None and session.curriculum.gate.repeats(progress.cursor.repeats, success) and not spent(session):
+        progress.cursor.leave(session.curriculum, success)
+        session.log.note(f"{stage.name} reached {success:.3f} and is repeated")
+        return True
+    fisher = measure_fisher(session, stage) if method.fisher_samples else None
+    method.on_stage_end(stage.domains, parameters, fisher)
+    if method.weights_to_evaluate() is not None:
+        load_weights(parameters, method.weights_to_evaluate())
+        found = None
+    found = found or evaluate(session, stage.name, final=True)
+    if found is None:
+        return save(session)
+    add_row(session, stage.number, stage.name, found)
+    method.on_evaluated(
+        mean_forgetting(progress.matrix, session.curriculum.learnt) if len(progress.matrix) > 2 else None
+    )
+    if method.weights_to_start() is not None and progress.cursor.stage + 1 < len(session.curriculum.stages):
+        load_weights(parameters, method.weights_to_start())
+    progress.cursor.leave(session.curriculum, None)
+    save(session)
+    return True
+
+
+def open_matrix(session: Session) -> bool:
+    """Row 0: what the model can do before GRPO. False when a signal came."""
+    name = "warm start" if session.progress.step else "start"
+    found = evaluate(session, name, final=True)
+    if found is None:
+        return save(session)
+    add_row(session, 0, name, found)
+    return True
+
+
+def add_row(session: Session, number: int, name: str, found: dict) -> None:
+    """A row of the success matrix, and its files."""
+    progress = session.progress
+    progress.matrix.append([found[domain].success.value for domain in session.curriculum.domains])
+    progress.rows.append(name)
+    progress.last = {domain: each.to_json() for domain, each in found.items()}
+    if session.acc.is_main_process:
+        measured.write_stage(session.run.path, number, found, progress.matrix, session.curriculum.learnt)
+
+
+def evaluate(session: Session, stage: str, final: bool = False, held_out: bool = False) -> dict | None:
+    """domain -> Evaluation, every domain on the same tasks and seeds each time; None when a signal came."""
+    config, acc = session.config, session.acc
+    pools = session.sets.held_out if held_out else session.sets.evaluation
+    sampling = session.setup.evaluation_sampling
+    trials = config.eval_trials if final else 1
+    with session.log.paused():
+        session.engine.refresh()
+        session.engine.sampling, before = sampling, session.engine.sampling
+        rows = [(number, row) for number, row in enumerate(row for pool in pools.values() for row in pool)]
+        found, _ = play(
+            session.engine, deal(session, rows, trials), session.setup.environment, session.setup.chat, config.seed,
+            ("evaluation", "held out" if held_out else "tasks"), lambda: session.signals.requested,
+        )  # fmt: skip
+        session.engine.sampling = before
+    if session.signals.agreed(acc):
+        return None
+    rows = sorted(gather_rows(acc, [measured.outcome(each) | {"group": each.group} for each in found]),
+                  key=lambda each: (each["group"], each["sample"]))  # fmt: skip
+    evaluations = measured.evaluations_of(rows, pools)
+    if not held_out:
+        values = {f"eval/success_{domain}": each.success.value for domain, each in evaluations.items()}
+        values["eval/success"] = sum(values.values()) / len(values)
+        row = values | {"stage": stage, "episodes": session.progress.episodes}
+        session.log.log(session.progress.step, row, progress=False)
+    return evaluations
+
+
+def measure_fisher(session: Session, stage: plans.Stage) -> dict:
+    """Mean squared policy gradients of single episodes of the stage's tasks, over all processes."""
+    config, acc = session.config, session.acc
+    wanted = session.method.fisher_samples
+    pools = [row for domain in stage.domains for row in session.sets.training[domain]]
+    rows = [(number, pools[number % len(pools)]) for number in range(wanted)]
+    session.engine.refresh()
+    found, _ = play(session.engine, deal(session, rows, 1), session.setup.environment, session.setup.chat, config.seed,
+                    ("fisher", stage.name))  # fmt: skip
+    model, objective = acc.unwrap_model(session.policy), Objective(kind="reinforce", temperature=config.temperature)
+    parameters = trainable(session.model)
+    squared = SquaredGradients(parameters)
+    for trajectory in found:
+        for batch in pack([Sample(trajectory, 1.0)], config.micro_batch_tokens):
+            loss, _ = model(batch.to(acc.device), objective)
+            loss.backward()
+            squared.add(parameters)
+            model.zero_grad()
+    for name in squared.sums:
+        squared.sums[name] = acc.reduce(squared.sums[name], reduction="sum")
+    squared.count = int(global_sums(acc, {"count": float(squared.count)})["count"])
+    return squared.mean()
+
+
+def save(session: Session) -> bool:
+    """The whole state; False, for a caller that stops after it."""
+    acc, progress = session.acc, session.progress
+    tensors, data = session.method.state()
+    if session.config.save_every != 0 and session.saved_step != progress.step:
+        with session.log.paused():
+            save_checkpoint(
+                acc, session.run, progress.step, model=session.policy, optimizer=session.optimiser,
+                state={"progress": progress.to_dict(), "method": data}, keep=session.config.keep_checkpoints,
+                common=with_prefix("method", tensors) | with_prefix("reference", session.reference or {}),
+            )  # fmt: skip
+        session.saved_step = progress.step
+    return False
+
+
+def restore(session: Session, found) -> None:
+    """Continue from a checkpoint."""
+    state = load_checkpoint(session.acc, found, model=session.policy, optimizer=session.optimiser)
+    session.progress = Progress.from_dict(state["progress"])
+    session.saved_step = session.progress.step
+    common = load_common(session.acc, found)
+    session.method.load_state(under_prefix("method", common), state["method"])
+    session.reference = under_prefix("reference", common) or None
+    if session.acc.is_main_process:
+        drop_after(session.run.path, session.progress.step)
+
+
+def finish(session: Session) -> dict | None:
+    """Last checkpoint, held-out templates, export and report; None when a signal came."""
+    acc, run, config, progress = session.acc, session.run, session.config, session.progress
+    held_out = evaluate(session, "held out", final=True, held_out=True) if session.sets.held_out else {}
+    if held_out is None:
+        save(session)
+        return None
+    save(session)
+    final = {domain: measured.Evaluation.of_json(values) for domain, values in progress.last.items()}
+    results = run_results.results_of(session.curriculum, session.sets, progress, final, held_out)
+    results |= {"wall_s": round(session.log.wall_s(), 3), "processes": acc.num_processes}
+    results["weights_sha256"] = state_hash(acc.unwrap_model(session.policy))
+    assert_equal_across_ranks(acc, results["weights_sha256"], "final weights")
+    model = run_setup.export_model(session.model)
+    save_export(acc, run, model=model, config=model.config.to_dict(), card=run_results.model_card(config, results))
+    if acc.is_main_process:
+        session.setup.chat.tokenizer.save_pretrained(run.path / "export")
+        run_results.write(run.path, config, results, final, held_out)
+    return results
+
+
+if __name__ == "__main__":
+    sys.exit(launch.run(main, GrpoOptions, aliases=ALIASES))
