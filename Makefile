@@ -32,8 +32,15 @@ SNAKES_RECIPE = --opponent_difficulty_strategy league --league greedy=0.2,hunter
 	--a_lr 1e-3 --c_lr 1e-3 --lr_schedule linear --entropy_bonus 0.03 --shaping 0.1 --epsilon 0.1 --epsilon_min 0.01 \
 	--max_episodes 200000 --eval_every 4000 --eval_games 400 --log_interval 2000 --save_interval 10000 --max_minutes 5
 
-TRAINERS := train-protein train-grpo train-omagd
-.PHONY: help setup train test lint bench config numbers train-snakes $(TRAINERS) train-8gpu evaluate-protein
+# Two CPU processes, about ten minutes; see docs/train_grpo.md, "The recipe".
+GRPO_RECIPE = --model tiny --level 2 \
+	--templates "airline=cancel_plans,cancel_sick,cancel_after_airline;retail=cancel_order,return_items,change_order_payment;telecom=change_roaming,suspend,pay_bill" \
+	--warmstart sft:750 --warmstart_dialogues 16 --warmstart_noise 0.25 --warmstart_lr 3e-3 --copying_steps 80 \
+	--tasks_per_domain 1000 --prompts_per_step 16 --group_size 8 --steps_per_domain 8 --learning_rate 3e-4 --minibatches 2 --beta 0 --loss dapo \
+	--cl replay --replay_ratio 0.25 --max_new_tokens 80 --max_length 1500 --eval_tasks 24 --eval_trials 4 --save_every 100
+
+TRAINERS := train-protein train-omagd
+.PHONY: help setup train test lint bench config numbers train-snakes train-grpo $(TRAINERS) train-8gpu evaluate-protein
 
 help:  ## this list
 	@sed -n 's/^\([a-z0-9][a-z0-9-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -59,6 +66,11 @@ train-snakes: $(STAMP)  ## five minutes on two CPU processes, from random weight
 	@test -f "$(CONFIG_FILE)" || { echo "error: CONFIG=$(CONFIG) found neither in accelerate_configs nor as a file" >&2; exit 2; }
 	@export OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}; $(LAUNCH) scripts/train_snakes.py $(SNAKES_RECIPE) $(ARGS)
 
+train-grpo: CONFIG = cpu_2
+train-grpo: $(STAMP)  ## about ten minutes on two CPU processes, a tiny model built on the spot; CONFIG= NPROC= ARGS= as below
+	@test -f "$(CONFIG_FILE)" || { echo "error: CONFIG=$(CONFIG) found neither in accelerate_configs nor as a file" >&2; exit 2; }
+	@export OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}; $(LAUNCH) scripts/train_grpo.py $(GRPO_RECIPE) $(ARGS)
+
 test: $(STAMP)  ## the whole test suite; ARGS= goes to pytest
 	@$(BIN)/python -m pytest $(ARGS)
 
@@ -70,8 +82,6 @@ config: $(STAMP)  ## the `accelerate config` wizard; writes accelerate.yaml for 
 
 train-protein: SCRIPT = scripts/train_protein.py
 train-protein:  ## CONFIG= (a name in accelerate_configs, or a YAML file) NPROC= ARGS="flags of the script"
-train-grpo: SCRIPT = scripts/train_grpo.py
-train-grpo:  ## comes later
 train-omagd: SCRIPT = scripts/train_omagd.py
 train-omagd:  ## comes later
 $(TRAINERS):

@@ -36,7 +36,11 @@ def main() -> int:
     parser.add_argument("--flags", default="", help="further flags of the trainer")
     options = parser.parse_args()
     case = next(case for case in TRAINERS if case.name == options.trainer)
-    forms = {"one, whole batch": (case.whole, 1), "two, halves": (case.halved, 2), "one, half": (case.halved, 1)}
+    forms = {
+        "one, whole batch": (case.whole, 1),
+        "two, halves": (case.halved, 2),
+        "one, half": (case.control or case.halved, 1),
+    }
     curves = {}
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)

@@ -25,6 +25,7 @@ from lib.errors import UserError
 from lib.fields import Kind, option, show
 
 CONFIG_HELP = "YAML file of `name: value` lines, read first; flags override it"
+SECRET = "(not shown)"
 ARGPARSE_KEYS = ("help", "choices", "metavar", "aliases")
 # argparse takes "-1e-4" for an option because its own pattern knows no exponent.
 NEGATIVE_NUMBER = re.compile(r"^-(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$|^-(inf|infinity|nan)$", re.IGNORECASE)
@@ -82,12 +83,27 @@ def parse(config_class: type, argv: list[str] | None = None, aliases: dict[str, 
 
 
 def config_dict(config) -> dict:
-    """The configuration as plain JSON values (tuples become lists, paths and enums their text), `explicit` left out."""
+    """The configuration as plain JSON values (tuples become lists, paths and enums their text), `explicit` left out.
+
+    A field that is `secret` is only said to have been given.
+    """
     return {
-        entry.name: _plain(getattr(config, entry.name))
+        entry.name: SECRET if _is_secret(config, entry) else _plain(getattr(config, entry.name))
         for entry in dataclasses.fields(config)
         if entry.name != "explicit"
     }
+
+
+def without_secrets(config, text: str) -> str:
+    """`text`, a command line say, without the values of the fields of `config` that are `secret`."""
+    for entry in dataclasses.fields(config):
+        if _is_secret(config, entry):
+            text = text.replace(getattr(config, entry.name), SECRET)
+    return text
+
+
+def _is_secret(config, entry: dataclasses.Field) -> bool:
+    return bool(entry.metadata.get("secret") and getattr(config, entry.name))
 
 
 def _plain(value):
@@ -169,6 +185,9 @@ class ConfigParser(HfArgumentParser):
                     *_spellings(f"no_{entry.name}"), dest=entry.name, action="store_false", default=argparse.SUPPRESS
                 )
             self._actions[-1].help = argparse.SUPPRESS
+            for alias in (alias for alias, name in self.aliases.items() if name == entry.name):
+                group.add_argument(*_spellings(f"no_{alias}"), dest=entry.name, action="store_false",
+                                   default=argparse.SUPPRESS, help=argparse.SUPPRESS)  # fmt: skip
 
     def read_flags(self, argv: list[str]) -> tuple[dict, list[str]]:
         """Values by field name, and the YAML files, in order."""
@@ -216,6 +235,7 @@ class ConfigParser(HfArgumentParser):
                 raise UserError(f"unexpected argument {token!r}: every option is `--name value`; see --help")
             name = token[2:].split("=")[0].replace("-", "_")
             plain = name.removeprefix("no_")
+            plain = self.aliases.get(plain, plain)
             if name in ("config", "help") or (plain in self.kinds and self.kinds[plain].scalar is bool):
                 continue
             self._known(name, "", "--")

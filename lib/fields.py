@@ -20,7 +20,7 @@ def option(default=dataclasses.MISSING, help: str = "", group: str = "run", **me
     """A dataclass field with the metadata `parse` understands.
 
     `choices` (allowed values), `minimum`, `maximum` (inclusive), `above` (exclusive) are checked when the user sets the
-    field. A list default is copied for every instance.
+    field. `secret`: the value is never written down. A list default is copied for every instance.
     """
     metadata = {"help": help, "group": group, **metadata}
     if isinstance(default, list):

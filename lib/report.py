@@ -78,11 +78,12 @@ def write_report(
     figures: list[tuple[str, str | Path]],
     config: dict,
     blocks: list[tuple[str, str]] | None = None,
+    name: str = "report.html",
 ) -> Path:
     """Write RUN/report.html and RUN/plots/*.png; `figures` are (caption, PNG file). Call it on the main process only.
 
-    `blocks` are (heading, HTML that needs nothing from outside), shown after the tables. environment.json of the run is
-    shown when it is there. Raises UserError on a full disk.
+    `name` is another name of the page. `blocks` are (heading, HTML that needs nothing from outside), shown after the
+    tables. environment.json of the run is shown when it is there. Raises UserError on a full disk.
     """
     run_path = Path(run_path)
     drawings = []
@@ -103,8 +104,8 @@ def write_report(
     middle = [f"<section><h2>{_text(heading)}</h2>{content}</section>" for heading, content in blocks or []]
     body = [_summary(summary), *[_table(table) for table in tables], *middle, *_gallery(drawings), *details]
     page = PAGE.format(title=_text(title), style=STYLE, body="\n".join(body))
-    atomic_write_text(run_path / "report.html", page)
-    return run_path / "report.html"
+    atomic_write_text(run_path / name, page)
+    return run_path / name
 
 
 def draw(curve: Curve) -> "Figure":

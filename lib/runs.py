@@ -12,7 +12,7 @@ from pathlib import Path
 
 from accelerate import Accelerator
 
-from lib.args import config_dict
+from lib.args import config_dict, without_secrets
 from lib.distributed import broadcast_value, main_only_first
 from lib.errors import UserError
 from lib.files import REPLACED, SCRATCH, atomic_write_json, clean_leftovers, disk_errors, read_json, to_json
@@ -260,5 +260,6 @@ def _describe(path: Path, config, trainer: str, facts: dict) -> tuple[dict[str, 
         ]
         if changed:
             notes.append(f"resumed with other options than before: {', '.join(changed)}")
-    environment = {"trainer": trainer, "command": shlex.join(sys.argv), "started_unix_s": time.time(), **facts}
+    command = shlex.join(without_secrets(config, word) for word in sys.argv)
+    environment = {"trainer": trainer, "command": command, "started_unix_s": time.time(), **facts}
     return {"config.json": asked, "environment.json": environment}, notes

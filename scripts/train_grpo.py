@@ -24,6 +24,7 @@ from lib.checkpoint import (
     find_checkpoint,
     load_checkpoint,
     load_common,
+    on_main,
     save_checkpoint,
     save_export,
 )
@@ -35,20 +36,21 @@ from lib.grpo.continual import evaluations as measured
 from lib.grpo.continual.methods import Method, borrowed, copy_of, load_weights, trainable
 from lib.grpo.continual.penalties import SquaredGradients
 from lib.grpo.continual.scores import mean_forgetting
-from lib.grpo.continual.tasks import TaskSets, write_task_files
-from lib.grpo.engine import Sampling, make_engine
+from lib.grpo.continual.tasks import TaskSets
+from lib.grpo.dry_run import dry_run_text
+from lib.grpo.engine import make_engine
 from lib.grpo.episodes import Job, play
-from lib.grpo.learning.advantages import Advantages, compute_advantages
+from lib.grpo.learning.advantages import compute_advantages
 from lib.grpo.learning.losses import Objective, describe_statistics, merge_statistics, no_statistics
 from lib.grpo.learning.packing import PackedBatch, Sample, empty_batch, pack
 from lib.grpo.learning.policy import Policy, log_probs
 from lib.grpo.learning.warm_start import Demonstrations, copying_examples, parse_warm_start
 from lib.grpo.options import ALIASES, GrpoOptions, check_options
-from lib.grpo.progress import Progress
+from lib.grpo.progress import Progress, drop_evaluations
 from lib.grpo.trajectory import Trajectory
 from lib.grpo.trajectory_files import drop_after, row_of, write_trajectories
 from lib.rank_files import under_prefix, with_prefix
-from lib.runlog import RunLog, tracker_kinds
+from lib.runlog import RunLog, read_metrics, tracker_kinds
 
 TRAINER = "grpo"
 SFT = Objective(kind="sft")
@@ -73,7 +75,12 @@ class Session:
     reference: dict | None = None  # the weights that GRPO began with, where there is a KL term
     signals: StopSignals = field(default_factory=StopSignals)
     log: RunLog | None = None
-    saved_step: int = -1
+    saved: dict = field(default_factory=dict)  # the progress of the newest checkpoint
+    cut_short: bool = False  # a limit ended the run inside a stage: what follows is for the report, and not saved
+
+    @property
+    def saved_step(self) -> int:
+        return self.saved.get("step", 0)
 
     @property
     def model(self):
@@ -87,13 +94,15 @@ class Session:
 
 def main(config: GrpoOptions) -> None:
     tracker_kinds(config.report_to)
-    acc = launch.start(config, precision=None if config.dtype == "auto" else config.dtype)
+    auto = "auto" if torch.cuda.is_available() and config.device != "cpu" else None
+    # The engine reads whole weights on every process.
+    acc = launch.start(config, precision=auto if config.dtype == "auto" else config.dtype, sharding=False)
     notes = check_options(config, acc.num_processes)
-    setup = run_setup.prepare(config, acc.device)
-    curriculum, sets = run_setup.plan(config)
     if config.dry_run:
-        acc.print(run_setup.dry_run_text(config, setup, curriculum, sets, acc.num_processes))
+        acc.print(dry_run_text(config, config.num_gpus or acc.num_processes))
         return
+    curriculum, sets = run_setup.plan(config)
+    setup = run_setup.prepare(config, acc.device)
     run = RunDirectory.create(acc, config, TRAINER, launch.environment_facts(acc))
     for note in (*notes, *setup.chat.notes, *sets.notes):
         run.note(acc, note)
@@ -103,10 +112,11 @@ def main(config: GrpoOptions) -> None:
         acc, config, trainer=TRAINER, effective_batch=batch, learning_rate=config.learning_rate, notes=facts
     )
     found = find_checkpoint(acc, run, config.resume)
+    # Before anything of a run that is continued is touched.
+    on_main(acc, lambda: run_setup.fix_tasks(run.path, curriculum, sets, found is not None))
     if found is not None:
         restore(session, found)
     if acc.is_main_process:
-        write_task_files(run.path, sets)
         atomic_write_json(run.path / "curriculum.json", curriculum.to_json())
     planned = run_setup.planned_steps(config, curriculum)
     with session.signals, RunLog(acc, run, config, planned, "tokens") as session.log:
@@ -124,8 +134,15 @@ def main(config: GrpoOptions) -> None:
 def prepare(acc, run, config, setup, curriculum, sets) -> Session:
     """Policy, optimiser and engine over the same weights; equal on every rank."""
     policy = Policy(setup.model)
+    half = torch.bfloat16 if acc.mixed_precision == "bf16" else None
     # Before the wrapper: the engine may lay the weights out in its own way.
-    engine = make_engine(config.engine, setup.model, setup.sampling, config.slots)
+    engine = make_engine(
+        config.engine,
+        setup.model,
+        setup.sampling,
+        config.slots,
+        torch.bfloat16 if acc.mixed_precision == "bf16" else None,
+    )
     if config.gradient_checkpointing:
         setup.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     weights = [value for value in policy.parameters() if value.requires_grad]
@@ -141,14 +158,34 @@ def prepare(acc, run, config, setup, curriculum, sets) -> Session:
 def learn(session: Session) -> bool:
     """Stage after stage; False when a signal ended it (the state is saved)."""
     progress, stages = session.progress, session.curriculum.stages
-    while progress.cursor.stage < len(stages) and not spent(session):
+    while progress.cursor.stage < len(stages):
         stage = stages[progress.cursor.stage]
+        if spent(session):
+            return cut_short(session, stage)
         if stage.kind == plans.GRPO and not progress.matrix and not open_matrix(session):
             return False
         go_on = warm_up(session, stage) if stage.kind == plans.WARM_START else improve(session, stage)
-        if not go_on or not close_stage(session, stage):
+        if not go_on:
+            return False
+        passive = stage.kind == plans.GRPO and not session.config.use_grpo
+        if (passive or progress.cursor.steps_left(stage) == 0) and not close_stage(session, stage):
             return False
     return progress.matrix != [] or open_matrix(session)
+
+
+def cut_short(session: Session, stage: plans.Stage) -> bool:
+    """A limit ends the run: the state is saved as it is, to go on from, and measured. False when a signal came."""
+    progress = session.progress
+    save(session)
+    session.cut_short = True
+    if not progress.matrix and not open_matrix(session):
+        return False
+    if stage.kind == plans.GRPO and progress.cursor.step:
+        found = evaluate(session, stage.name, final=True)
+        if found is None:
+            return False
+        add_row(session, stage.number, stage.name, found)
+    return True
 
 
 def spent(session: Session) -> bool:
@@ -196,6 +233,8 @@ def improve(session: Session, stage: plans.Stage) -> bool:
         method.begin(parameters)
         session.reference = copy_of(parameters) if config.beta else None
         progress.began = True
+    if evaluation_is_due(session, stage) and evaluate(session, stage.name) is None:
+        return save(session)
     old = {domain: session.sets.training[domain] for domain in session.curriculum.earlier(stage)}
     count = config.prompts_per_step
     old_count = plans.old_tasks(count, method.old_share) if old else 0
@@ -225,7 +264,7 @@ def roll_out(session: Session, stage: plans.Stage, picks: list[plans.Pick], key:
     """
     config, acc = session.config, session.acc
     start, own, outcomes, kept = time.monotonic(), [], [], {}
-    session.engine.refresh()
+    refresh_engine(session)
     counts = {"sampled_tokens": 0.0, "seconds": 0.0}
     for attempt in range(config.dynamic_sampling + 1):
         jobs = deal(session, [(pick.group, pick.row) for pick in picks], config.group_size)
@@ -271,6 +310,18 @@ def roll_out(session: Session, stage: plans.Stage, picks: list[plans.Pick], key:
     return own, outcomes, kept, row
 
 
+def refresh_engine(session: Session) -> None:
+    """Give the engine the present weights. UserError where they have gone too far: nothing can be sampled from nan."""
+    with torch.no_grad():
+        logits = session.model(input_ids=torch.zeros(1, 1, dtype=torch.long, device=session.acc.device)).logits
+    if not global_sums(session.acc, {"finite": float(logits.isfinite().all())})["finite"] == session.acc.num_processes:
+        raise UserError(
+            f"the model's logits are not finite after step {session.progress.step}: nothing after step"
+            f" {session.saved_step} was saved; lower --learning-rate"
+        )
+    session.engine.refresh()
+
+
 def deal(session: Session, rows: list[tuple[int, object]], samples: int) -> list[Job]:
     """This process's share of (task, sample) pairs; all compute the same division."""
     dealt = plans.deal(len(rows), samples, session.acc.num_processes)[session.acc.process_index]
@@ -300,7 +351,7 @@ def teach(session: Session, stage: plans.Stage, trajectories: list[Trajectory], 
                 fill(session, samples, "reference_log_probs")
         parts.append((samples, run_setup.objective_of(config, beta=anchor or beta)))
     figures, start = {}, time.monotonic()
-    for epoch in range(config.updates_per_batch):
+    for _ in range(config.updates_per_batch):
         for number in range(config.minibatches):
             chosen = [
                 ([s for s in samples if s.trajectory.group % config.minibatches == number], objective)
@@ -308,8 +359,9 @@ def teach(session: Session, stage: plans.Stage, trajectories: list[Trajectory], 
             ]
             rate = launch.scaled_learning_rate(config.learning_rate, config.lr_scale, session.acc.num_processes, 1)
             found = update(session, chosen, rate, penalise=True)
-            figures = found if epoch == number == 0 else {**found, "logprob_diff_max": figures["logprob_diff_max"],
-                                                          "logprob_diff_mean": figures["logprob_diff_mean"]}  # fmt: skip
+            # Later updates compare with weights that are no longer those of the rollout.
+            kept = {name: value for name, value in figures.items() if name.startswith("logprob_diff")}
+            figures = {**found, **kept}
     tokens = sum(len(sample.trajectory.ids) for samples, _ in parts for sample in samples)
     total = global_sums(session.acc, {"tokens": float(tokens)})["tokens"] * config.updates_per_batch
     figures["train_tokens_per_s"] = total / max(time.monotonic() - start, 1e-9)
@@ -338,9 +390,12 @@ def update(session: Session, parts: list[tuple[list[Sample], Objective]], rate: 
     """
     acc, config = session.acc, session.config
     batches: list[tuple[PackedBatch, Objective]] = []
+    records: list[list[str]] = []
     divisor = 0.0
     for samples, objective in parts:
-        batches += [(batch, objective) for batch in pack(samples, config.micro_batch_tokens)]
+        packed = pack(samples, config.micro_batch_tokens)
+        batches += [(batch, objective) for batch in packed]
+        records += [["/".join(samples[at].trajectory.key) for at in batch.members] for batch in packed]
         divisor += objective.divisor(sample.trajectory.sampled_tokens for sample in samples)
     sizes = gather_rows(acc, [(len(batches), divisor)])
     divisor, passes = sum(size[1] for size in sizes), max(size[0] for size in sizes)
@@ -357,18 +412,34 @@ def update(session: Session, parts: list[tuple[list[Sample], Objective]], rate: 
             acc.backward(loss * (acc.num_processes / max(divisor, 1.0)))
         rows.append(statistics)
     penalty = session.method.add_gradients(trainable(session.model)) if penalise and passes else 0.0
+    everyone = torch.tensor(gather_rows(acc, [merge_statistics(torch.stack(rows)).tolist()]), dtype=torch.float64)
     norm = torch.zeros(())
     if passes:
         norm = acc.clip_grad_norm_(session.policy.parameters(), config.max_grad_norm or math.inf)
-        if not math.isfinite(float(norm)):
-            raise UserError(
-                f"the gradient is not finite at step {session.progress.step + 1}: nothing after step"
-                f" {max(session.saved_step, 0)} was saved; lower --learning-rate"
-            )
+        if not (math.isfinite(float(norm)) and everyone.isfinite().all()):
+            raise not_finite(session, records, [bool(row.isfinite().all()) for row in rows[1 : len(records) + 1]])
         session.optimiser.step()
         session.optimiser.zero_grad()
-    everyone = torch.tensor(gather_rows(acc, [merge_statistics(torch.stack(rows)).tolist()]), dtype=torch.float64)
     return run_results.update_row(describe_statistics(merge_statistics(everyone), divisor), float(norm), penalty)
+
+
+def not_finite(session: Session, records: list[list[str]], fine: list[bool]) -> UserError:
+    """What to say of a loss that is no number; `records` and `fine` are of this process's micro-batches."""
+    broken = gather_rows(session.acc, [name for names, good in zip(records, fine) if not good for name in names])
+    names = sorted(set(broken or gather_rows(session.acc, [name for names in records for name in names])))
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return UserError(
+        f"the loss or its gradient is not finite at step {session.progress.step + 1}, records {', '.join(names[:5])}"
+        f"{more}: nothing after step {session.saved_step} was saved; look at these tasks, or lower --learning-rate"
+    )
+
+
+def evaluation_is_due(session: Session, stage: plans.Stage) -> bool:
+    """Whether --eval_every asks for one here, inside a stage, that has not been made."""
+    cursor, every = session.progress.cursor, session.config.eval_every or 0
+    if not every or stage.kind != plans.GRPO or not cursor.step or cursor.step % every or not cursor.steps_left(stage):
+        return False
+    return [session.progress.step, stage.name] not in session.progress.evaluated
 
 
 def end_step(session: Session, stage: plans.Stage, row: dict, seconds: float) -> bool:
@@ -382,8 +453,7 @@ def end_step(session: Session, stage: plans.Stage, row: dict, seconds: float) ->
     )
     stop = session.signals.agreed(session.acc)
     last = progress.cursor.steps_left(stage) == 0
-    every = config.eval_every or 0
-    if not stop and every and stage.kind == plans.GRPO and progress.cursor.step % every == 0 and not last:
+    if not stop and evaluation_is_due(session, stage):
         stop = evaluate(session, stage.name) is None
     saves = 50 if config.save_every is None else config.save_every
     if stop or (saves and progress.step % saves == 0 and not last):
@@ -397,20 +467,26 @@ def close_stage(session: Session, stage: plans.Stage) -> bool:
     if stage.kind == plans.WARM_START:
         progress.cursor.leave(session.curriculum, None)
         return open_matrix(session) and (save(session) or True)
-    parameters = trainable(session.model)
-    found = evaluate(session, stage.name, final=True) if session.curriculum.gate.max_repeats else None
-    success = None
-    if found is not None:
-        success = sum(found[domain].success.value for domain in stage.domains) / len(stage.domains)
-    if success is not None and session.curriculum.gate.repeats(progress.cursor.repeats, success) and not spent(session):
-        progress.cursor.leave(session.curriculum, success)
-        session.log.note(f"{stage.name} reached {success:.3f} and is repeated")
-        return True
-    fisher = measure_fisher(session, stage) if method.fisher_samples else None
-    method.on_stage_end(stage.domains, parameters, fisher)
-    if method.weights_to_evaluate() is not None:
-        load_weights(parameters, method.weights_to_evaluate())
-        found = None
+    parameters, gate, found = trainable(session.model), session.curriculum.gate, None
+    # What a method does at the end of a stage is done once, also when the evaluation after it is interrupted.
+    if progress.closed < stage.number:
+        if gate.max_repeats:
+            found = evaluate(session, stage.name, final=True)
+            if found is None:
+                return save(session)
+            success = sum(found[domain].success.value for domain in stage.domains) / len(stage.domains)
+            if gate.repeats(progress.cursor.repeats, success):
+                progress.cursor.leave(session.curriculum, success)
+                session.log.note(f"{stage.name} reached {success:.3f} and is repeated")
+                return True
+        fisher = measure_fisher(session, stage) if method.fisher_samples else None
+        if method.fisher_samples and fisher is None:
+            return save(session)
+        method.on_stage_end(stage.domains, parameters, fisher)
+        if method.weights_to_evaluate() is not None:
+            load_weights(parameters, method.weights_to_evaluate())
+            found = None
+        progress.closed = stage.number
     found = found or evaluate(session, stage.name, final=True)
     if found is None:
         return save(session)
@@ -452,7 +528,7 @@ def evaluate(session: Session, stage: str, final: bool = False, held_out: bool =
     sampling = session.setup.evaluation_sampling
     trials = config.eval_trials if final else 1
     with session.log.paused():
-        session.engine.refresh()
+        refresh_engine(session)
         session.engine.sampling, before = sampling, session.engine.sampling
         rows = [(number, row) for number, row in enumerate(row for pool in pools.values() for row in pool)]
         found, _ = play(
@@ -469,19 +545,25 @@ def evaluate(session: Session, stage: str, final: bool = False, held_out: bool =
         values = {f"eval/success_{domain}": each.success.value for domain, each in evaluations.items()}
         values["eval/success"] = sum(values.values()) / len(values)
         row = values | {"stage": stage, "episodes": session.progress.episodes}
+        session.progress.evaluated.append([session.progress.step, stage])
         session.log.log(session.progress.step, row, progress=False)
     return evaluations
 
 
-def measure_fisher(session: Session, stage: plans.Stage) -> dict:
-    """Mean squared policy gradients of single episodes of the stage's tasks, over all processes."""
+def measure_fisher(session: Session, stage: plans.Stage) -> dict | None:
+    """Mean squared policy gradients of single episodes of the stage's tasks, over all processes; None when a signal
+    came."""
     config, acc = session.config, session.acc
     wanted = session.method.fisher_samples
     pools = [row for domain in stage.domains for row in session.sets.training[domain]]
     rows = [(number, pools[number % len(pools)]) for number in range(wanted)]
-    session.engine.refresh()
-    found, _ = play(session.engine, deal(session, rows, 1), session.setup.environment, session.setup.chat, config.seed,
-                    ("fisher", stage.name))  # fmt: skip
+    refresh_engine(session)
+    found, _ = play(
+        session.engine, deal(session, rows, 1), session.setup.environment, session.setup.chat, config.seed,
+        ("fisher", stage.name), lambda: session.signals.requested,
+    )  # fmt: skip
+    if session.signals.agreed(acc):
+        return None
     model, objective = acc.unwrap_model(session.policy), Objective(kind="reinforce", temperature=config.temperature)
     parameters = trainable(session.model)
     squared = SquaredGradients(parameters)
@@ -501,14 +583,14 @@ def save(session: Session) -> bool:
     """The whole state; False, for a caller that stops after it."""
     acc, progress = session.acc, session.progress
     tensors, data = session.method.state()
-    if session.config.save_every != 0 and session.saved_step != progress.step:
+    if session.config.save_every != 0 and not session.cut_short and session.saved != progress.to_dict():
         with session.log.paused():
             save_checkpoint(
                 acc, session.run, progress.step, model=session.policy, optimizer=session.optimiser,
                 state={"progress": progress.to_dict(), "method": data}, keep=session.config.keep_checkpoints,
                 common=with_prefix("method", tensors) | with_prefix("reference", session.reference or {}),
             )  # fmt: skip
-        session.saved_step = progress.step
+        session.saved = progress.to_dict()
     return False
 
 
@@ -516,12 +598,13 @@ def restore(session: Session, found) -> None:
     """Continue from a checkpoint."""
     state = load_checkpoint(session.acc, found, model=session.policy, optimizer=session.optimiser)
     session.progress = Progress.from_dict(state["progress"])
-    session.saved_step = session.progress.step
+    session.saved = session.progress.to_dict()
     common = load_common(session.acc, found)
     session.method.load_state(under_prefix("method", common), state["method"])
     session.reference = under_prefix("reference", common) or None
     if session.acc.is_main_process:
         drop_after(session.run.path, session.progress.step)
+        drop_evaluations(session.run.path / "metrics.jsonl", len(session.progress.evaluated))
 
 
 def finish(session: Session) -> dict | None:
@@ -541,7 +624,8 @@ def finish(session: Session) -> dict | None:
     save_export(acc, run, model=model, config=model.config.to_dict(), card=run_results.model_card(config, results))
     if acc.is_main_process:
         session.setup.chat.tokenizer.save_pretrained(run.path / "export")
-        run_results.write(run.path, config, results, final, held_out)
+        rows = read_metrics(run.path / "metrics.jsonl")
+        run_results.write(run.path, config, results, final, held_out, rows)
     return results
 
 

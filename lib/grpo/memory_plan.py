@@ -312,8 +312,11 @@ def _gb(count: float) -> str:
 def compare(config: dict | PretrainedConfig, plans: Sequence[Plan]) -> str:
     """A line for each plan: what is trained on how many devices, and whether it fits or what it needs to."""
     lines = [f"{'trained':<14}{'devices':>7}  {'sharding':<9}{'rollout':>11}{'training':>11}"]
+    measured: dict[tuple, Sizes] = {}
     for plan in plans:
-        found = memory_plan(config, plan)
+        key = (plan.lora_rank, plan.lora_targets, plan.precision)
+        found = plan_of_sizes(measured[key], plan) if key in measured else memory_plan(config, plan)
+        measured[key] = found.sizes
         what = f"LoRA {plan.lora_rank}" if plan.lora_rank is not None else "all weights"
         changes = advice(found)
         answer = "fits"

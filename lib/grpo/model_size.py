@@ -159,7 +159,8 @@ def _saved_bytes(
     shallow = copy.deepcopy(config)
     shallow.num_hidden_layers = depth
     if getattr(shallow, "layer_types", None):
-        shallow.layer_types = shallow.layer_types[:depth]
+        # A model of one layer is measured at two as well.
+        shallow.layer_types = (shallow.layer_types * depth)[:depth]
     cast = torch.autocast("cpu", autocast) if autocast is not None else nullcontext()
     with _fused_attention(shallow), FakeTensorMode(), cast:
         model = _model(shallow, dtype)

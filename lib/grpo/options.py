@@ -11,9 +11,10 @@ from lib.grpo.continual.replaying import CHOICES
 from lib.grpo.engine import ENGINES
 from lib.grpo.learning.losses import CORRECTIONS, KINDS
 from lib.grpo.learning.warm_start import parse_warm_start
+from lib.grpo.shaping import Shaping
 from lib.grpo.users.choose import KINDS as USERS
 
-ALIASES = {"temp": "temperature"}
+ALIASES = {"temp": "temperature", "grpo": "use_grpo"}
 DOMAINS = ("airline", "retail", "telecom")
 PRECISIONS = ("auto", "fp32", "bf16")
 
@@ -35,7 +36,8 @@ class TaskOptions(RunArgs):
     max_errors: int = option(5, "refused tool calls after which it has", "tasks", minimum=1)
     reward_shaping: str = option("", "added to success while training, as db_fraction:0.2,read:0.1", "tasks")
     openai_api_base: str | None = option(None, "endpoint of --user openai", "tasks")
-    openai_api_key: str | None = option(None, "its key; better in OPENAI_API_KEY; never written to a file", "tasks")
+    openai_api_key: str | None = option(None, "its key; better in OPENAI_API_KEY; never written to a file", "tasks",
+                                        secret=True)  # fmt: skip
     openai_model: str | None = option(None, "its model", "tasks")
 
 
@@ -96,7 +98,7 @@ class GrpoOptions(RolloutOptions):
     )
     warmstart_dialogues: int = option(16, "dialogues of a step, over all processes", "curriculum", minimum=1)
     warmstart_tasks: int = option(20000, "generated tasks of a domain to demonstrate", "curriculum", minimum=1)
-    copying_steps: int | None = option(None, "steps of copying exercises before; default: 300 for tiny, else 0",
+    copying_steps: int | None = option(None, "steps of copying exercises before; default: 80 for tiny, else 0",
                                        "curriculum", minimum=0)  # fmt: skip
     cl: str = option("none", "against forgetting", "curriculum", choices=tuple(METHODS))
     replay_ratio: float = option(0.2, "share of a step's tasks from earlier domains", "curriculum", above=0, maximum=1)
@@ -111,18 +113,23 @@ class GrpoOptions(RolloutOptions):
                                      minimum=0)  # fmt: skip
     eval_only: bool = option(False, "evaluate the model and stop", "curriculum")
 
-    num_gpus: int | None = option(None, "accepted where it agrees with the launcher", "run", minimum=1)
+    num_gpus: int | None = option(None, "accepted where it agrees with the launcher; a dry run plans for it", "run",
+                                  minimum=1)  # fmt: skip
     log_completions: int = option(8, "episodes of a step kept as text", "run", minimum=0)
+    visualize: bool = option(True, "report.html, samples.html and plots at the end", "run")
     quiet: bool = option(False, "no line for each stage's tasks", "run")
     report_json: str | None = option(None, "also write results.json here", "run")
     device: str | None = option(None, "cpu forces CPU; devices are placed by the launcher", "run")
     memory_remedies: ClassVar[tuple[str, ...]] = ("micro_batch_tokens", "slots", "prompts_per_step", "max_length")
 
 
-def check_options(config: GrpoOptions, processes: int) -> list[str]:
-    """Raise UserError for what cannot be meant; fill in defaults that depend on others; return the log lines."""
+def check_options(config: GrpoOptions, processes: int | None = None) -> list[str]:
+    """Raise UserError for what cannot be meant; fill in defaults that depend on others; return the log lines.
+
+    `processes` that were started, where that is known. A dry run plans for --num-gpus whatever was started.
+    """
     notes = []
-    if config.num_gpus is not None and config.num_gpus != processes:
+    if processes is not None and config.num_gpus not in (None, processes) and not config.dry_run:
         raise UserError(
             f"--num-gpus {config.num_gpus}, but {processes} process{'es' if processes > 1 else ''} started: accelerate"
             f" launch --num_processes {config.num_gpus} scripts/train_grpo.py ..."
@@ -141,7 +148,7 @@ def check_options(config: GrpoOptions, processes: int) -> list[str]:
     if config.warmstart_lr is None:
         config.warmstart_lr = 3e-3 if tiny else 10 * config.learning_rate
     if config.copying_steps is None:
-        config.copying_steps = 300 if tiny and parse_warm_start(config.warmstart) else 0
+        config.copying_steps = 80 if tiny and parse_warm_start(config.warmstart) else 0
     if config.copying_steps and not parse_warm_start(config.warmstart):
         raise UserError("--copying_steps without --warmstart sft:STEPS: it is a part of the warm start")
     if config.warmstart != "none" and config.tau2_data and config.user != "none":
@@ -157,10 +164,16 @@ def check_options(config: GrpoOptions, processes: int) -> list[str]:
         raise UserError(f"--cl_strength has no effect with --cl {config.cl}: drop it")
     if config.joint and config.cl != "none":
         raise UserError(f"--joint with --cl {config.cl}: there is one stage, nothing to forget; drop one of them")
+    if config.gradient_accumulation_steps != 1:
+        raise UserError(
+            f"--gradient_accumulation_steps {config.gradient_accumulation_steps}: a step is divided by"
+            " --micro_batch_tokens; lower that instead"
+        )
     if config.is_correction == "auto":
         config.is_correction = "tis" if config.engine == "vllm" else "off"
     levels_of(config.level)
     gate_of(config.stage_gate)
+    Shaping.parse(config.reward_shaping)
     return notes
 
 

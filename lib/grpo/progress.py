@@ -1,7 +1,9 @@
 """How far a run is, and what it has measured: saved with every checkpoint."""
 
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
+from lib.files import atomic_write_bytes
 from lib.grpo.continual.curriculum import GRPO, Cursor, Stage
 
 # Figures of steps that are averaged over a run.
@@ -10,7 +12,11 @@ MEANS = ("zero_std_fraction", "rollout_tokens_per_s", "train_tokens_per_s")
 
 @dataclass
 class Progress:
-    """Counts are over all processes. `matrix` has a row for each of `rows`; `last` is the newest evaluation as JSON."""
+    """Counts are over all processes. `matrix` has a row for each of `rows`; `last` is the newest evaluation as JSON.
+
+    `closed` is the number of the stage at whose end the method has had its part; `evaluated` are [step, stage name] of
+    the evaluations in metrics.jsonl.
+    """
 
     step: int = 0
     episodes: int = 0
@@ -19,6 +25,8 @@ class Progress:
     matrix: list[list[float]] = field(default_factory=list)
     rows: list[str] = field(default_factory=list)
     last: dict = field(default_factory=dict)
+    closed: int = 0
+    evaluated: list[list] = field(default_factory=list)
     grpo_steps: int = 0
     grpo_s: float = 0.0
     sums: dict = field(default_factory=lambda: dict.fromkeys(MEANS, 0.0))
@@ -40,8 +48,27 @@ class Progress:
         return {name: self.sums[name] / steps for name in MEANS} | {"seconds_per_step": self.grpo_s / steps}
 
     def to_dict(self) -> dict:
+        """As JSON, a copy."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, data: dict) -> "Progress":
         return cls(**{**data, "cursor": Cursor(**data["cursor"])})
+
+
+def drop_evaluations(metrics: Path, known: int) -> None:
+    """Delete from metrics.jsonl all evaluations but the first `known`: those made after the checkpoint that a run is
+    resumed from, which are made again. The step alone does not tell them: an evaluation has the step it comes after.
+    """
+    if not metrics.exists():
+        return
+    kept, seen = [], 0
+    lines = metrics.read_bytes().splitlines(keepends=True)
+    for line in lines:
+        # A line torn by a kill is dropped elsewhere.
+        evaluation = line.endswith(b"\n") and b'"eval/success"' in line
+        seen += evaluation
+        if not evaluation or seen <= known:
+            kept.append(line)
+    if len(kept) < len(lines):
+        atomic_write_bytes(metrics, b"".join(kept))

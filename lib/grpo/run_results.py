@@ -11,7 +11,6 @@ from lib.grpo.learning.advantages import Advantages
 from lib.grpo.progress import Progress
 from lib.grpo.training_report import final_scores, metric_groups, model_card, result_table, write_run_report
 from lib.grpo.trajectory_files import choose_samples, read_trajectories, write_samples
-from lib.runlog import read_metrics
 
 SAMPLES = 9
 __all__ = ["model_card", "result_table", "results_of", "rollout_row", "update_row", "write"]
@@ -75,12 +74,13 @@ def results_of(
     }
 
 
-def write(run: Path, config, results: dict, final: dict[str, Evaluation], held_out: dict) -> None:
-    """results.json, metrics.json, samples.html, report.html. On the main process only."""
-    rows = read_metrics(run / "metrics.jsonl")
+def write(run: Path, config, results: dict, final: dict[str, Evaluation], held_out: dict, rows: Sequence[dict]) -> None:
+    """results.json, metrics.json, samples.html, report.html; `rows` of metrics.jsonl. On the main process only."""
     for path in filter(None, (run / "results.json", config.report_json)):
         atomic_write_json(path, results)
     atomic_write_json(run / "metrics.json", metric_groups(results, final, held_out or None, rows))
+    if not config.visualize:
+        return
     samples = choose_samples(read_trajectories(run), SAMPLES)
     if samples:
         write_samples(run / "samples.html", samples, f"Dialogues of {run.name}")

@@ -3,16 +3,18 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 import torch
 from torch import nn
 
 from lib.errors import UserError
+from lib.files import read_json
 from lib.grpo.chat.format import ChatFormat
 from lib.grpo.continual import curriculum as plans
 from lib.grpo.continual.choose import make_method
 from lib.grpo.continual.methods import Method
-from lib.grpo.continual.tasks import TaskRow, TaskSets, gather_tasks, generated_rows
+from lib.grpo.continual.tasks import TaskRow, TaskSets, gather_tasks, generated_rows, write_task_files
 from lib.grpo.engine import Sampling
 from lib.grpo.environment import Environment, Limits
 from lib.grpo.generation.generate import TRAINING_SEEDS, templates
@@ -21,6 +23,7 @@ from lib.grpo.learning.warm_start import parse_warm_start
 from lib.grpo.models import DTYPES, add_lora, load_model, merged
 from lib.grpo.options import GrpoOptions, gate_of, levels_of, names_of, task_files, templates_of
 from lib.grpo.shaping import Shaping
+from lib.grpo.trajectory_files import drop_after
 from lib.grpo.users.choose import user_factory
 from lib.grpo.users.endpoint import Endpoint
 from lib.grpo.users.local_model import LocalModel
@@ -63,6 +66,11 @@ def prepare(config: GrpoOptions, device: torch.device) -> Setup:
     )  # fmt: skip
     if config.lora != "none":
         model = add_lora(model, config.lora)
+    return with_model(config, model, chat, device)
+
+
+def with_model(config: GrpoOptions, model: nn.Module, chat: ChatFormat, device: torch.device) -> Setup:
+    """The set-up of a model that is there; the context is not to outgrow what it reads. Raises UserError."""
     longest = getattr(model.config, "max_position_embeddings", None)
     if longest is not None and "max_length" not in config.explicit:
         config.max_length = min(config.max_length, longest)
@@ -91,6 +99,7 @@ def plan(config: GrpoOptions) -> tuple[plans.Curriculum, TaskSets]:
         group_size=config.group_size, warm_start_steps=steps + config.copying_steps if steps else 0,
         joint=config.joint, gate=plans.Gate(*gate_of(config.stage_gate)),
     )  # fmt: skip
+    method_of(config, curriculum)  # refuses its options before anything is written
     names = templates_of(config.templates)
     for domain in names:
         if domain not in domains:
@@ -101,6 +110,24 @@ def plan(config: GrpoOptions) -> tuple[plans.Curriculum, TaskSets]:
         tau2_data=config.tau2_data, task_files=task_files(config),
     )  # fmt: skip
     return curriculum, sets
+
+
+def fix_tasks(run: Path, curriculum: plans.Curriculum, sets: TaskSets, continued: bool) -> None:
+    """Write tasks_<domain>.jsonl; compare them, and the names of the stages, where a run is `continued`. UserError."""
+    former = run / "curriculum.json"
+    if not continued:
+        # What a start left that was killed before its first checkpoint, perhaps with other flags.
+        for path in run.glob("tasks_*.jsonl"):
+            path.unlink()
+        drop_after(run, 0)
+    elif former.is_file():
+        before = [stage["name"] for stage in read_json(former)["stages"]]
+        now = [stage.name for stage in curriculum.stages]
+        if before != now:
+            raise UserError(
+                f"{former} has the stages {', '.join(before)}, these flags give {', '.join(now)}: start a new run"
+            )
+    write_task_files(run, sets)
 
 
 def demonstrated(config: GrpoOptions, sets: TaskSets) -> dict[str, tuple[TaskRow, ...]]:
@@ -171,17 +198,6 @@ def announcement(config, model, curriculum, sets, processes: int) -> tuple[str, 
         }
     batch = f"{config.prompts_per_step} tasks x {config.group_size} episodes = {episodes} a step"
     return f"{batch}, about {episodes / processes:g} a process", facts
-
-
-def dry_run_text(config, setup: Setup, curriculum, sets, processes: int) -> str:
-    """The curriculum and the memory of a run, without a step."""
-    from lib.grpo.continual.choose import kept_copies
-    from lib.grpo.memory_plan import Plan, advice, memory_plan, plan_table
-
-    counts = {domain: len(rows) for domain, rows in sets.training.items()}
-    lines = plans.plan_lines(curriculum, counts, method_of(config, curriculum).old_share)
-    assert Plan and advice and memory_plan and plan_table and kept_copies
-    return "\n".join([*lines, "dry run: nothing was trained"])
 
 
 def export_model(model: nn.Module) -> nn.Module:

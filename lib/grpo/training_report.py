@@ -42,6 +42,15 @@ def final_scores(
     """
     assert len(row_names) == len(matrix), f"{len(matrix)} rows and the names {row_names}"
     results = {**scores.continual_scores(matrix, list(evaluations), learnt, joint), "stages": list(row_names)}
+    results |= evaluation_scores(evaluations, do_nothing)
+    for domain, found in (held_out or {}).items():
+        results |= _success_keys(f"success_held_out_{domain}", found)
+    return results
+
+
+def evaluation_scores(evaluations: dict[str, Evaluation], do_nothing: dict[str, float] | None = None) -> dict:
+    """The keys of results.json that need nothing but an evaluation; see `final_scores`."""
+    results = {}
     table = scores.pass_table(pooled_counts(evaluations))
     for name, column in (("pass_hat_k", 1), ("pass_at_k", 2)):
         intervals = [row[column] for row in table]
@@ -50,10 +59,7 @@ def final_scores(
         results[f"{name}_high"] = [interval.high for interval in intervals]
     for domain, found in evaluations.items():
         results |= _success_keys(f"success_{domain}", found)
-    for domain, found in (held_out or {}).items():
-        results |= _success_keys(f"success_held_out_{domain}", found)
-    results |= {f"success_do_nothing_{domain}": value for domain, value in (do_nothing or {}).items()}
-    return results
+    return results | {f"success_do_nothing_{domain}": value for domain, value in (do_nothing or {}).items()}
 
 
 def _success_keys(name: str, found: Evaluation) -> dict[str, float]:
@@ -151,9 +157,7 @@ def result_table(results: dict) -> str:
         lines.append(f"{'does nothing':<{width}}" + "".join(f"{value:10.3f}" for value in nothing))
     measures = [(name, results.get(name.lower())) for name in ("ACC", "BWT", "FWT", "forgetting", "intransigence")]
     lines.append("  ".join(f"{name} {_signed(value)}" for name, value in measures if value is not None))
-    spans = zip(results["pass_hat_k"], results["pass_hat_k_low"], results["pass_hat_k_high"], strict=True)
-    passes = [f"pass^{k} {value:.3f} ({low:.3f} to {high:.3f})" for k, (value, low, high) in enumerate(spans, start=1)]
-    lines += ["  ".join(passes[place : place + 3]) for place in range(0, len(passes), 3)]
+    lines += pass_lines(results)
     if "seconds_per_step" in results:
         lines.append(
             f"rollout {results['rollout_tokens_per_s']:,.0f} tokens/s, training"
@@ -161,6 +165,13 @@ def result_table(results: dict) -> str:
             f" {results['processes']} processes, {results['wall_s']:,.0f} s"
         )
     return "\n".join(lines)
+
+
+def pass_lines(results: dict) -> list[str]:
+    """pass^k with its intervals, three a line."""
+    spans = zip(results["pass_hat_k"], results["pass_hat_k_low"], results["pass_hat_k_high"], strict=True)
+    passes = [f"pass^{k} {value:.3f} ({low:.3f} to {high:.3f})" for k, (value, low, high) in enumerate(spans, start=1)]
+    return ["  ".join(passes[place : place + 3]) for place in range(0, len(passes), 3)]
 
 
 def _signed(value: float) -> str:
@@ -211,8 +222,11 @@ def write_matrix(file: Path, results: dict) -> Path:
     return file
 
 
-def tables(results: dict, evaluations: dict[str, Evaluation], held_out: dict[str, Evaluation] | None) -> list[Table]:
-    """Success with intervals, pass^k and pass@k, and the accuracy of every tool, after the last stage."""
+def tables(
+    results: dict, evaluations: dict[str, Evaluation], held_out: dict[str, Evaluation] | None,
+    title: str = "Evaluation after the last stage",
+) -> list[Table]:  # fmt: skip
+    """Success with intervals, pass^k and pass@k, and the accuracy of every tool."""
     rows = []
     for what, found in (("", evaluations), (", held-out templates", held_out or {})):
         for domain, one in found.items():
@@ -220,7 +234,7 @@ def tables(results: dict, evaluations: dict[str, Evaluation], held_out: dict[str
             rows.append([domain + what, len(one.counts), one.trials, interval.value, _range(interval), nothing,
                          one.turns, one.errors])  # fmt: skip
     columns = ["tasks", "number", "trials", "success", "95 % interval", "does nothing", "turns", "errors"]
-    found = [Table("Evaluation after the last stage", columns, rows, "Intervals: bootstrap over tasks.")]
+    found = [Table(title, columns, rows, "Intervals: bootstrap over tasks.")]
     passes = scores.pass_table(pooled_counts(evaluations))
     if passes:
         cells = [[k, hat.value, _range(hat), at.value, _range(at)] for k, hat, at in passes]

@@ -42,13 +42,17 @@ class Stage:
         """One process."""
         return self.warm.begin(self.argv(run, *extra), self.folder, **options)
 
-    def pair(self, run: Path, *extra: str, **options) -> "Pair":
+    def pair(self, run: Path, *extra: str, **options) -> "Group":
         """Two ranks that know each other, without a launcher above them."""
-        port = str(launching.free_port())
-        world = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        ranks = [world | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(2)]
+        return self.group(2, run, *extra, **options)
+
+    def group(self, count: int, run: Path, *extra: str, **options) -> "Group":
+        """`count` such ranks."""
+        size, port = str(count), str(launching.free_port())
+        world = {"WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        ranks = [world | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(count)]
         argv = self.argv(run, *extra)
-        return Pair([self.warm.begin(argv, self.folder, environ=rank, **options) for rank in ranks])
+        return Group([self.warm.begin(argv, self.folder, environ=rank, **options) for rank in ranks])
 
     def launched(self, run: Path, *extra: str, config: str | Path = "cpu_2.yaml", environ=None) -> subprocess.Popen:
         """What a user types: accelerate launch, with a config of accelerate_configs/ or another one."""
@@ -71,8 +75,8 @@ class Stage:
 
 
 @dataclass
-class Pair:
-    """Two ranks."""
+class Group:
+    """The ranks of a run."""
 
     ranks: list[Child]
 
@@ -82,9 +86,10 @@ class Pair:
 
     def finish(self, limit_s: float = 120.0) -> Ended:
         """Rank 0's output and time; the codes must be equal."""
-        first, second = (rank.finish(limit_s) for rank in self.ranks)
-        assert first.code == second.code, first.stderr + second.stderr
-        return Ended(first.code, first.stdout + second.stdout, first.stderr + second.stderr, first.seconds)
+        ended = [rank.finish(limit_s) for rank in self.ranks]
+        said, errors = ("".join(getattr(each, name) for each in ended) for name in ("stdout", "stderr"))
+        assert len({each.code for each in ended}) == 1, errors
+        return Ended(ended[0].code, said, errors, ended[0].seconds)
 
     def running(self) -> bool:
         return any(rank.running() for rank in self.ranks)

@@ -104,7 +104,8 @@ def test_the_curve_does_not_depend_on_the_number_of_processes(stage, still_alone
     way = distance(start, still_alone)
     assert distance(still_alone, still_pair) < case.weight_tolerance * way
     # The comparison can fail: another batch is far away.
-    half = stage.once("still_half", lambda run: stage.alone(run, case.still, case.halved).finish())
+    control = case.control or case.halved
+    half = stage.once("still_half", lambda run: stage.alone(run, case.still, control).finish())
     assert max(abs(a - b) for a, b in zip(still_alone.losses, half.losses)) > 100 * case.loss_tolerance
     assert distance(still_alone, half) > 5 * case.weight_tolerance * way
 

@@ -32,6 +32,7 @@ class TrainerCase:
     flags: a whole run of a few seconds on a CPU, `steps` optimiser steps long, fp32, a checkpoint at every step, an
         evaluation now and then, with dropout or whatever else draws at random.
     make_data: called once with an empty folder; returns the flags that name the data it made there.
+    control: what must not give the same curve, on 1 process; by default `halved`.
     still: takes away what depends on the process (dropout) for the comparison of 1 process with 2; whole and halved:
         the same global batch on 1 process and on each of 2; loss_tolerance: how far any loss of the two may be apart;
         weight_tolerance: the same for the weights, as a share of the way from the first weights to the last.
@@ -59,5 +60,6 @@ class TrainerCase:
     bad_inputs: tuple[BadInput, ...]
     clocks: tuple[str, ...] = ("_s",)
     disk_kib: int = 3 * 1024
+    control: str | None = None
     loss_tolerance: float = 1e-4
     weight_tolerance: float = 5e-2

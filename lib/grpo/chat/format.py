@@ -34,7 +34,9 @@ class ChatFormat:
                     f"--chat-template training needs the tokens {IM_START} and {IM_END}, which {_name(tokenizer)} lacks"
                 )
             if template == "auto":
-                self.notes.append("the model's chat template rewrites earlier turns: the training template is used")
+                self.notes.append(
+                    "the model's chat template rewrites turns or leaves calls out: the training template is used"
+                )
             tokenizer.chat_template = own = TRAINING_TEMPLATE
         if not own:
             raise UserError(
@@ -42,8 +44,8 @@ class ChatFormat:
             )
         if not self._grows(own):
             raise UserError(
-                f"the chat template of {_name(tokenizer)} rewrites earlier turns, so sampled tokens cannot be kept: give"
-                " --chat-template training"
+                f"the chat template of {_name(tokenizer)} rewrites earlier turns or leaves calls out, so sampled tokens"
+                " cannot be kept: give --chat-template training"
             )
         self._end, self._tail = self._end_of_turn()
         self.stop_ids = self._stop_ids()
@@ -104,7 +106,10 @@ class ChatFormat:
         return IM_START in known and IM_END in known
 
     def _grows(self, template: str) -> bool:
-        """Whether a dialogue under the template only grows: each render with a header is the start of the next."""
+        """Whether a dialogue under the template only grows: each render with a header is the start of the next.
+
+        And whether turns are written at all, the calls in them too.
+        """
         before, self.tokenizer.chat_template = self.tokenizer.chat_template, template
         try:
             messages = [{"role": "system", "content": "S"}, {"role": "user", "content": "one"}]
@@ -118,7 +123,8 @@ class ChatFormat:
                 kind = "tool" if turn.get("tool_calls") else "user"
                 messages.append({"role": kind, "content": "two", **({"name": "probe"} if kind == "tool" else {})})
                 after = self.render(messages, [PROBE_TOOL], prompt=False)
-                if not after.startswith(text) or (turn["content"] and turn["content"] not in after):
+                written = PROBE_TOOL["function"]["name"] if turn.get("tool_calls") else turn["content"]
+                if not after.startswith(text) or written not in after[len(text) :]:
                     return False
             return True
         finally:

@@ -1,5 +1,6 @@
 """Rollout engines: conversations in, sampled token ids and log-probabilities out (`conversation.Engine`)."""
 
+import torch
 from torch import nn
 
 from lib.errors import UserError
@@ -10,15 +11,19 @@ ENGINES = ("static", "hf", "vllm")
 __all__ = ["ENGINES", "Conversation", "Engine", "Sampling", "make_engine"]
 
 
-def make_engine(kind: str, model: nn.Module, sampling: Sampling, slots: int = 64) -> Engine:
+def make_engine(
+    kind: str, model: nn.Module, sampling: Sampling, slots: int = 64, dtype: torch.dtype | None = None
+) -> Engine:
     """The engine called `kind` over an unwrapped causal LM, for at most `slots` conversations at once.
+
+    `static` computes in `dtype`, by default that of the weights.
 
     Raises UserError for an unknown kind, an architecture that `static` cannot run, `vllm` that is not installed.
     """
     if kind == "static":
         from lib.grpo.engine.static import StaticEngine
 
-        return StaticEngine(model, sampling, slots)
+        return StaticEngine(model, sampling, slots, dtype)
     if kind == "hf":
         from lib.grpo.engine.reference import ReferenceEngine
 

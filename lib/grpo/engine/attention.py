@@ -1,7 +1,7 @@
 """Attention in parts: over a shared prefix, over a row's own keys, over new tokens; joined by their log-sum-exps.
 
-softmax over keys A and B together = the two results, weighted by exp(lse_A) and exp(lse_B): exact, so that a prefix that
-many rows share is read once for all of them and nothing is concatenated. (Milakov, Gimelshein 2018.)
+The softmax over keys A and B together is the two results weighted by exp(lse_A) and exp(lse_B), exactly: a prefix that
+many rows share is read once for all of them, and nothing is concatenated. (Milakov, Gimelshein 2018.)
 """
 
 import torch

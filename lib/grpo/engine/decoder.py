@@ -28,20 +28,25 @@ class Segment:
 
 @dataclass
 class DecodeStep:
-    """Where the next token of each row stands. Rows are slots 0 to rows - 1.
+    """Where the next token of each row stands.
 
-    keys_values per layer (slots, 2 kv_heads, capacity, head_dim); lengths (rows,) own tokens before this one;
+    stores per layer (slots, 2 kv_heads, capacity, head_dim), rows being slots 0 to rows - 1; keys and values their
+    views (rows, kv_heads, capacity, head_dim); lengths (rows,) own tokens before this one;
     positions (rows,) tokens of the conversation before it; longest = the largest of `lengths`; `equal`: all are equal;
-    mask (rows, 1, 1, >= longest + 1), zero where a row has a key, or None when equal; prefixes: (per-layer prefix as
-    in `Segment`, slots that have it or None for all).
+    mask (rows, 1, 1, >= longest + 1), zero where a row has a key, or None when equal; groups: neighbouring rows
+    [first, stop) that are attended together, and how many tokens their longest is behind `longest`; prefixes:
+    (per-layer prefix as in `Segment`, slots that have it or None for all).
     """
 
-    keys_values: list[Tensor]
+    stores: list[Tensor]
+    keys: list[Tensor]
+    values: list[Tensor]
     lengths: Tensor
     positions: Tensor
     longest: int
     equal: bool
     mask: Tensor | None
+    groups: list[tuple[int, int, int]]
     prefixes: list[tuple[list[Tensor], Tensor | None]]
 
 
@@ -117,27 +122,36 @@ class Decoder:
 
     def decode(self, ids: Tensor, step: DecodeStep) -> Tensor:
         """Logits (rows, vocabulary) after one more token of each row, ids (rows,)."""
-        rows, keys, group = ids.shape[0], step.longest + 1, self.heads // self.kv_heads
+        rows, known, group = ids.shape[0], step.longest + 1, self.heads // self.kv_heads
         if not step.equal:
-            store = step.keys_values[0]
-            places = torch.arange(rows * 2 * self.kv_heads, device=ids.device).view(rows, -1) * store.shape[2]
+            capacity = step.stores[0].shape[2]
+            places = torch.arange(rows * 2 * self.kv_heads, device=ids.device).view(rows, -1) * capacity
             places = (places + step.lengths.unsqueeze(1)).view(-1)  # (rows * 2 kv_heads,)
-            mask = step.mask[..., :keys]
 
         def attention(number: int, qkv: Tensor) -> Tensor:
-            store, scale = step.keys_values[number], self.layers[number].scale
+            store, scale = step.stores[number], self.layers[number].scale
             if step.equal:
                 store[:rows, :, step.longest] = qkv[:, self.heads :]
             else:
                 store.view(-1, self.head_dim).index_copy_(0, places, qkv[:, self.heads :].reshape(-1, self.head_dim))
             query = qkv[:, : self.heads].view(rows, self.kv_heads, group, self.head_dim)
-            key, value = store[:rows, : self.kv_heads, :keys], store[:rows, self.kv_heads :, :keys]
-            own = attend(query, key, value, scale, None if step.equal else mask)
+            own = self._attend_own(query, step.keys[number], step.values[number], known, step, scale)
             for prefix, slots in step.prefixes:
                 own = self._with_prefix(own, query, prefix[number], slots, scale)
             return own[0].reshape(rows, -1)
 
         return self.logits(self.forward(ids, step.positions, attention))
+
+    def _attend_own(self, query: Tensor, key: Tensor, value: Tensor, known: int, step: DecodeStep, scale: float):
+        """Attention and log-sum-exp over the rows' own tokens, `known` in the longest row."""
+        if step.equal:
+            return attend(query, key.narrow(2, 0, known), value.narrow(2, 0, known), scale)
+        parts = []
+        for first, stop, behind in step.groups:
+            some, width = slice(first, stop), known - behind
+            mask = step.mask[some, :, :, :width] if stop - first > 1 else None
+            parts.append(attend(query[some], key[some, :, :width], value[some, :, :width], scale, mask))
+        return parts[0] if len(parts) == 1 else tuple(torch.cat(pieces) for pieces in zip(*parts))
 
     def _with_prefix(self, own, query: Tensor, prefix: Tensor, slots: Tensor | None, scale: float):
         """Joins the attention of the rows in `slots` over their common prefix, read once for all of them."""
@@ -148,7 +162,7 @@ class Decoder:
         return own[0].index_copy(0, slots, joined), own[1]
 
     def prefill(self, segments: list[Segment]) -> Tensor:
-        """Writes the keys and values of all segments; hidden states (rows of all segments, hidden) of the last tokens."""
+        """Writes the keys and values of all segments; returns the last tokens' hidden states (rows of all, hidden)."""
         ids = torch.cat([segment.ids.reshape(-1) for segment in segments])
         places, last, end = [], [], 0
         for segment in segments:
@@ -176,7 +190,8 @@ class Decoder:
         """
         rows, tokens = segment.ids.shape
         start, kv_heads, group = segment.start, self.kv_heads, self.heads // self.kv_heads
-        block = qkv.view(rows, tokens, -1, self.head_dim).transpose(1, 2)  # (rows, heads + 2 kv_heads, tokens, head_dim)
+        # (rows, heads + 2 kv_heads, tokens, head_dim)
+        block = qkv.view(rows, tokens, -1, self.head_dim).transpose(1, 2)
         store, new, scale = segment.keys_values[number], block[:, self.heads :], self.layers[number].scale
         store[:, :, start : start + tokens] = new
         if final:

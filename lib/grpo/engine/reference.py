@@ -1,4 +1,4 @@
-"""The engine that is obviously right: every turn prefilled anew from all ids with the Hugging Face model (`--engine hf`).
+"""The engine that is obviously right (`--engine hf`): the Hugging Face model, every turn prefilled anew from all ids.
 
 It is what the static engine is tested against, and what runs architectures that the static engine refuses.
 """

@@ -30,7 +30,7 @@ def _mix(x: Tensor) -> Tensor:
 
 
 def uniforms(noise: Tensor, positions: Tensor) -> Tensor:
-    """Numbers in [0, 1), float64, for int64 `noise` and `positions` that broadcast: mix(noise ^ mix(position)), 48 bits.
+    """Numbers in [0, 1), float64, for int64 `noise` and `positions` that broadcast: 48 bits of a hash of both.
 
     `noise` is the conversation's, a position the index of the token that is drawn in the conversation's ids.
     """

@@ -10,6 +10,8 @@ from lib.grpo.engine.decoder import Decoder, DecodeStep, Segment
 from lib.grpo.engine.sampling import uniforms
 
 _BUCKET = 64
+# Keys that must be spared before it pays to attend to rows in one more call on CPU.
+_SPARED = 256
 
 
 @dataclass(eq=False)
@@ -143,7 +145,15 @@ class Arrangement:
         self.turn_step = torch.tensor([[clock - row.began] for row in rows], device=device)
         self.equal = len(set(own)) == 1
         self.mask = None if self.equal else self._mask(rows, clock)
+        self.groups = groups_of_rows(own, _SPARED if device.type == "cpu" else None)
         self.prefixes = self._prefixes(rows)
+        self._look_again()
+
+    def _look_again(self) -> None:
+        """Views of the stores: taken once, not in each step."""
+        self.capacity, kv_heads = self.slots.capacity, self.slots.decoder.kv_heads
+        self.keys = [store[: self.count, :kv_heads] for store in self.slots.keys_values]
+        self.values = [store[: self.count, kv_heads:] for store in self.slots.keys_values]
 
     def _mask(self, rows: list[Row], clock: int) -> Tensor:
         """Zero for keys that a row has, wide enough for the longest turn in play."""
@@ -165,8 +175,19 @@ class Arrangement:
 
     def step(self) -> DecodeStep:
         """Where the token that was just sampled goes."""
+        if self.capacity != self.slots.capacity:
+            self._look_again()
         return DecodeStep(
-            self.slots.keys_values, self.lengths, self.positions, self.longest, self.equal, self.mask, self.prefixes
+            stores=self.slots.keys_values,
+            keys=self.keys,
+            values=self.values,
+            lengths=self.lengths,
+            positions=self.positions,
+            longest=self.longest,
+            equal=self.equal,
+            mask=self.mask,
+            groups=self.groups,
+            prefixes=self.prefixes,
         )
 
     def advance(self) -> None:
@@ -176,3 +197,19 @@ class Arrangement:
         self.furthest += 1
         if self.mask is not None:
             self.mask.view(self.count, -1).scatter_(1, self.lengths.unsqueeze(1), 0.0)
+
+
+def groups_of_rows(lengths: list[int], spared: int | None) -> list[tuple[int, int, int]]:
+    """Neighbouring rows of similar length: (first, stop, tokens that the longest in it is behind the longest of all).
+
+    A row opens a new group when padding it, or padding the group to it, would cost more than `spared` keys; None: one
+    group.
+    """
+    groups, first, widest, longest = [], 0, lengths[0], max(lengths)
+    for row, length in enumerate(lengths[1:], 1):
+        wider = max(widest, length)
+        if spared is not None and wider * (row + 1 - first) - widest * (row - first) - length > spared:
+            groups.append((first, row, longest - widest))
+            first, wider = row, length
+        widest = wider
+    return [*groups, (first, len(lengths), longest - widest)]

@@ -18,7 +18,7 @@ class StaticEngine:
     """Plays conversations with an own forward over the weights of a Hugging Face causal LM (or peft's LoRA around one).
 
     model: unwrapped (no DDP). Its q, k, v and gate, up parameters become views of fused tensors: build the engine
-        before `accelerator.prepare`. `refresh` after every change of the weights.
+        after `to(device)` and before `accelerator.prepare`. `refresh` after every change of the weights.
     slots: conversations played at once. dtype: None for the model's own (no second copy of the weights).
     chunk: most tokens in one forward of a prefill. check_every: decode steps between looks for stop tokens (default 1
         on CPU, 8 elsewhere, where a look waits for the device).
@@ -199,7 +199,11 @@ class _Round:
 
     def _replace(self, free: list[int]) -> None:
         """New conversations into free slots, in order; what stays free is closed by rows from the end."""
-        if self.engine.lockstep and len(free) < len(self.rows):
+        if self.engine.lockstep:
+            if len(free) == len(self.rows):
+                self.rows.clear()
+                self._admit(list(range(self.slots.count)))
+                return
             left = free
         else:
             left = self._admit(free)
@@ -263,7 +267,7 @@ class _Round:
         self.slots.logits[places] = self.decoder.logits(self._last_hidden(segments))
 
     def _last_hidden(self, segments: list[Segment]) -> Tensor:
-        """Hidden states of the last tokens (rows of all segments, hidden), computed at most `chunk` tokens at a time."""
+        """Hidden states of the last tokens (rows of all segments, hidden), `chunk` tokens at a time."""
         self.counts["prefilled_tokens"] += sum(segment.ids.numel() for segment in segments)
         found = []
         for batch in _chunks(segments, self.engine.chunk):

@@ -1,4 +1,6 @@
-"""The same protocol over vLLM in this process (`--engine vllm`). Optional: `pip install vllm`, a CUDA device. NOT MEASURED.
+"""The same protocol over vLLM in this process (`--engine vllm`). An extra: `pip install vllm`, a CUDA device.
+
+Not measured: it was never run with vLLM itself, only its bookkeeping is tested, with a stand-in.
 
 Token ids in, token ids out, turn by turn; vLLM's prefix cache keeps what earlier turns computed. Sampling follows a
 seed made of (noise, position), so a turn can be repeated, but its tokens are not those of the other engines, and they
@@ -33,7 +35,8 @@ class VllmEngine:
         try:
             import vllm
         except ImportError as error:
-            raise UserError("--engine vllm: vLLM is not installed; run `pip install vllm` or use --engine static") from error
+            advice = "run `pip install vllm` or use --engine static"
+            raise UserError(f"--engine vllm: vLLM was not found; {advice}") from error
         cut = sampling.top_k > 0 or sampling.top_p < 1
         if cut and sampling.temperature not in (0, 1):
             raise UserError(

@@ -1,7 +1,7 @@
 """The weights of a Hugging Face decoder as the engine reads them: fused projections, LoRA parts beside them.
 
-Fused tensors are no second copy: the parameters of q, k, v (gate, up) are re-pointed into slices of one tensor, so
-optimiser steps in place are seen at once. A copy, renewed by `refresh`, is made only where that is impossible: another
+Fused tensors are no second copy: the parameters of q, k, v (gate, up) are re-pointed into slices of one tensor, so that
+optimiser steps change it in place. A copy, renewed by `refresh`, is made only where that is impossible: another
 dtype is asked for, or somebody has re-pointed a parameter since (`model.to`, sharding).
 """
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from lib.errors import UserError
 
 _LAYER_PARTS = {"self_attn", "mlp", "input_layernorm", "post_attention_layernorm"}
-_ATTENTION_PARTS = {"q_proj", "k_proj", "v_proj", "o_proj", "q_norm", "k_norm"}
+_ATTENTION_PARTS = {"q_proj", "k_proj", "v_proj", "o_proj"}
 _MLP_PARTS = {"gate_proj", "up_proj", "down_proj", "act_fn"}
 _PACKED_ROWS = 32  # for which the packing is best; it serves any number
 _GROWING_ROPE = ("dynamic", "longrope")
@@ -31,7 +31,7 @@ class Projection:
     """One or several linear layers of equal input as one matrix product, LoRA parts added: y = x W^T + b + x A^T B^T s.
 
     modules: `nn.Linear` or peft's LoRA layer around one. On CPU in float32 the product is oneDNN's with weights packed
-    by `refresh` (a second copy): for the few rows of a decode step 1.3 to 2.5 times as fast as `linear`.
+    by `refresh` (a second copy): faster than `linear` for the few rows of a decode step.
     """
 
     def __init__(self, modules: Sequence[nn.Module], dtype: torch.dtype) -> None:
@@ -41,7 +41,8 @@ class Projection:
         self.weight = self._fuse("weight")  # (outputs, inputs)
         self.bias = self._fuse("bias") if any(layer.bias is not None for layer in self.base) else None  # (outputs,)
         self.lora: tuple[Tensor, Tensor] | None = None
-        self.packs = self.weight.device.type == "cpu" and dtype == torch.float32 and torch.backends.mkldnn.is_available()
+        on_cpu = self.weight.device.type == "cpu" and torch.backends.mkldnn.is_available()
+        self.packs = on_cpu and dtype == torch.float32
         self.packed: Tensor | None = None
 
     def _fuse(self, name: str) -> Tensor:
@@ -181,38 +182,41 @@ def check_structure(model: nn.Module) -> None:
         raise unsupported(model, f"its attention is windowed: {windowed}")
     if getattr(decoder.rotary_emb, "rope_type", "default") in _GROWING_ROPE:
         raise unsupported(model, f"its rotary embedding is {decoder.rotary_emb.rope_type}")
-    if type(decoder.embed_tokens) is not nn.Embedding and not hasattr(decoder.embed_tokens, "weight"):
-        raise unsupported(model, "its embedding is wrapped")
+    if not isinstance(decoder.embed_tokens, nn.Embedding):
+        raise unsupported(model, f"its embedding is {type(decoder.embed_tokens).__name__}")
     for layer in decoder.layers:
         _check_layer(model, layer)
     _check_linear(model, model.lm_head)
 
 
 def _check_layer(model: nn.Module, layer: nn.Module) -> None:
-    for module, allowed in ((layer, _LAYER_PARTS), (layer, None)):
-        if allowed and (others := {name for name, _ in module.named_children()} ^ allowed):
-            raise unsupported(model, f"{type(module).__name__} differs in {', '.join(sorted(others))}")
+    if not _LAYER_PARTS <= _parts(layer):
+        raise unsupported(model, f"{type(layer).__name__} lacks {', '.join(sorted(_LAYER_PARTS - _parts(layer)))}")
     attention, mlp = layer.self_attn, layer.mlp
-    present = {name for name, _ in attention.named_children()}
-    if missing := _ATTENTION_PARTS - {"q_norm", "k_norm"} ^ (present - {"q_norm", "k_norm"}):
-        raise unsupported(model, f"{type(attention).__name__} differs in {', '.join(sorted(missing))}")
-    if others := {name for name, _ in mlp.named_children()} ^ _MLP_PARTS:
-        raise unsupported(model, f"{type(mlp).__name__} differs in {', '.join(sorted(others))}")
-    for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
-        _check_linear(model, getattr(attention, name))
-    for name in ("gate_proj", "up_proj", "down_proj"):
-        _check_linear(model, getattr(mlp, name))
+    norms_of_heads = _parts(attention) & {"q_norm", "k_norm"}
+    for module, expected in (
+        (layer, _LAYER_PARTS),
+        (attention, _ATTENTION_PARTS | ({"q_norm", "k_norm"} if norms_of_heads else set())),
+        (mlp, _MLP_PARTS),
+    ):
+        if others := _parts(module) ^ expected:
+            raise unsupported(model, f"{type(module).__name__} differs in {', '.join(sorted(others))}")
+    for name in sorted(name for name in _ATTENTION_PARTS | _MLP_PARTS if name.endswith("_proj")):
+        _check_linear(model, getattr(attention if name in _ATTENTION_PARTS else mlp, name))
     points = torch.linspace(-3, 3, 7)
     if not torch.equal(mlp.act_fn(points), nn.functional.silu(points)):
         raise unsupported(model, f"its activation is {type(mlp.act_fn).__name__}, not SiLU")
-    norms = [layer.input_layernorm, layer.post_attention_layernorm]
-    norms += [getattr(attention, name) for name in ("q_norm", "k_norm") if name in present]
-    for norm in norms:
+    head_norms = [getattr(attention, name) for name in sorted(norms_of_heads)]
+    for norm in (layer.input_layernorm, layer.post_attention_layernorm, *head_norms):
         has_epsilon = hasattr(norm, "variance_epsilon") or hasattr(norm, "eps")
         if [name for name, _ in norm.named_parameters()] != ["weight"] or not has_epsilon:
             raise unsupported(model, f"{type(norm).__name__} is no RMSNorm")
-    if "q_norm" in present and attention.q_norm.weight.shape != (attention.head_dim,):
-        raise unsupported(model, "its query norm is not per head")
+    if any(norm.weight.shape != (attention.head_dim,) for norm in head_norms):
+        raise unsupported(model, "its query and key norms are not per head")
+
+
+def _parts(module: nn.Module) -> set[str]:
+    return {name for name, _ in module.named_children()}
 
 
 def _check_linear(model: nn.Module, module: nn.Module) -> None:

@@ -17,8 +17,8 @@ from lib.grpo.task import Task
 from lib.grpo.trajectory import Trajectory
 from lib.seeds import numpy_generator
 
-# (share of the exercises, tokens to copy, tokens in between, rows): a copying circuit forms on short rows first.
-COPYING = ((0.55, 12, 0, 48), (0.65, 16, 16, 32), (0.75, 32, 32, 16), (1.0, 64, 96, 8))
+# (share of the exercises, tokens of the text, pieces that come again, tokens of each, rows)
+COPYING = ((0.7, 16, 2, 8, 40), (0.85, 48, 4, 8, 16), (1.0, 160, 8, 8, 6))
 
 
 def parse_warm_start(text: str) -> int:
@@ -34,21 +34,23 @@ def parse_warm_start(text: str) -> int:
 def copying_examples(
     vocabulary: int, seed: int, step: int, steps: int, share: tuple[int, int] = (0, 1)
 ) -> list[Sample]:
-    """Rows of random tokens that come twice, to be continued the second time: step of `steps`.
+    """Rows of random tokens from which pieces come again, at any place, to be continued: step of `steps`.
 
     A network that has never seen text needs most of a warm start to learn that ids are to be copied; this takes a
     tenth of it. (Induction heads: Olsson et al. 2022, arXiv 2209.11895.) `share` (i, n): the i-th of n parts.
     """
     done = (step + 0.5) / steps
-    _, length, between, rows = next(row for row in COPYING if done <= row[0])
+    _, text, pieces, length, rows = next(row for row in COPYING if done <= row[0])
     draw = numpy_generator(seed, "copying", step)
     samples = []
     for number in range(rows):
-        words = draw.integers(0, vocabulary, length + between).tolist()
-        ids = words + words[:length]
+        ids, spans = draw.integers(0, vocabulary, text).tolist(), []
+        for start in draw.integers(0, text - length + 1, pieces).tolist():
+            # What begins a piece cannot be known; what follows can.
+            spans.append((len(ids) + 1, len(ids) + length))
+            ids += ids[start : start + length]
         if number % share[1] == share[0]:
-            start = len(words) + 1
-            trajectory = Trajectory("copying", str(number), number, 0, ids, 0, 0, [(start, len(ids))])
+            trajectory = Trajectory("copying", str(number), number, 0, ids, 0, 0, spans)
             samples.append(Sample(trajectory, 1.0))
     return samples
 

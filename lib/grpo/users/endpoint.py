@@ -48,7 +48,10 @@ class Endpoint:
         self.base, self.model = base.rstrip("/"), model
         self.cache = Path(cache) if cache else None
         self.temperature, self.timeout_s, self.retries, self.backoff_s = temperature, timeout_s, retries, backoff_s
-        self._key = os.environ.get(KEY_VARIABLE) or key
+        # A key from a file ends with a line break, which http.client refuses in words that hold the key.
+        self._key = (os.environ.get(KEY_VARIABLE) or key or "").strip()
+        if not (self._key.isascii() and self._key.isprintable()):
+            raise UserError(f"the API key ({KEY_VARIABLE}) holds characters that no header can carry: copy it again")
 
     def complete(self, messages: list[dict], tools: list[dict]) -> dict:
         """The endpoint's message. Raises EndpointError."""

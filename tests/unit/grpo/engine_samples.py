@@ -7,19 +7,19 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 VOCABULARY = 96
-_SIZES = dict(
-    hidden_size=48,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    intermediate_size=80,
-    vocab_size=VOCABULARY,
-    max_position_embeddings=4096,
-    initializer_range=0.15,
-    bos_token_id=None,
-    eos_token_id=None,
-    pad_token_id=None,
-)
+_SIZES = {
+    "hidden_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 80,
+    "vocab_size": VOCABULARY,
+    "max_position_embeddings": 4096,
+    "initializer_range": 0.15,
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "pad_token_id": None,
+}
 
 
 def tiny_model(kind: str = "qwen3", seed: int = 0, **changes) -> torch.nn.Module:

@@ -28,10 +28,18 @@ from lib.grpo.engine.static import StaticEngine
 from lib.grpo.engine.vllm import merged_weights
 
 WARM = Sampling(temperature=0.8, max_new_tokens=10, max_length=150, stop_ids=(3, 7, 11))
-SMALL = dict(
-    hidden_size=32, num_hidden_layers=4, num_attention_heads=2, num_key_value_heads=1, head_dim=16,
-    intermediate_size=48, vocab_size=VOCABULARY, pad_token_id=None, bos_token_id=None, eos_token_id=None,
-)  # fmt: skip
+SMALL = {
+    "hidden_size": 32,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 16,
+    "intermediate_size": 48,
+    "vocab_size": VOCABULARY,
+    "pad_token_id": None,
+    "bos_token_id": None,
+    "eos_token_id": None,
+}
 
 
 def lora(model, **changes):
@@ -68,7 +76,7 @@ def test_lora_is_the_wrapped_model(kind, targets):
 
 
 def test_more_than_plain_lora_is_refused():
-    with pytest.raises(UserError, match="plain LoRA.*--engine hf"):
+    with pytest.raises(UserError, match=r"plain LoRA.*--engine hf"):
         StaticEngine(lora(tiny_model(), target_modules="all-linear", use_dora=True), WARM)
 
 
@@ -86,7 +94,7 @@ def test_mistral_without_window_runs_and_with_one_is_refused():
     model = MistralForCausalLM(MistralConfig(initializer_range=0.15, sliding_window=None, **SMALL)).eval()
     expected = played(lambda: ReferenceEngine(model, WARM), dialogues(10))
     assert said(played(lambda: StaticEngine(model, WARM, 5), dialogues(10))) == said(expected)
-    with pytest.raises(UserError, match="MistralForCausalLM.*windowed.*--engine hf"):
+    with pytest.raises(UserError, match=r"MistralForCausalLM.*windowed.*--engine hf"):
         StaticEngine(MistralForCausalLM(MistralConfig(sliding_window=64, **SMALL)), WARM)
 
 
@@ -147,7 +155,8 @@ def test_attention_in_parts_is_attention_over_all(kernel):
     scores = query @ key.transpose(-1, -2) * 0.3 + mask
     assert (join(first, second)[1] - scores.logsumexp(-1)).abs().max() < 1e-5
     new_key = key[:, :, :5]
-    scores = (query @ new_key.transpose(-1, -2) * 0.3).masked_fill(torch.ones(5, 5, dtype=torch.bool).triu(1), -math.inf)
+    later = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    scores = (query @ new_key.transpose(-1, -2) * 0.3).masked_fill(later, -math.inf)
     found, _ = kernel(query, new_key, value[:, :, :5], 0.3, causal=True)
     assert (found - torch.softmax(scores, -1) @ value[:, :, :5]).abs().max() < 1e-6
 
@@ -200,7 +209,7 @@ def test_vllm_engine_keeps_the_books(monkeypatch):
     assert second == talks[0].ids[: talks[0].spans[1][0]]
     first_seeds = [parameters.seed for parameters in engine.llm.calls[0][1]]
     assert len(set(first_seeds)) == 3 and all(p.logprobs == 0 and p.ignore_eos for p in engine.llm.calls[0][1])
-    with pytest.raises(UserError, match="temperature 0.5"):
+    with pytest.raises(UserError, match=r"temperature 0\.5"):
         make_engine("vllm", model, Sampling(temperature=0.5, top_k=3))
 
 

@@ -1,4 +1,4 @@
-"""The static engine against the Hugging Face model: greedy tokens, whole dialogues, slots, order, weights that change."""
+"""The static engine against the Hugging Face model: greedy tokens, dialogues, slots, order, weights that change."""
 
 import random
 
@@ -8,6 +8,7 @@ from engine_samples import VOCABULARY, ScriptedConversation, dialogues, largest_
 
 from lib.grpo.engine import Sampling, make_engine
 from lib.grpo.engine.reference import ReferenceEngine, causal_logits
+from lib.grpo.engine.slots import groups_of_rows
 from lib.grpo.engine.static import StaticEngine
 
 WARM = Sampling(temperature=0.8, max_new_tokens=14, max_length=150, stop_ids=(3, 7, 11))
@@ -191,7 +192,7 @@ def test_conversations_that_outgrow_the_context_are_cut(engine):
 def test_growth_over_many_buckets_keeps_what_was_known():
     model = tiny_model()
     sampling = Sampling(temperature=0.9, max_new_tokens=70, max_length=900, stop_ids=(3,))
-    talks = [ScriptedConversation(seed, turns=12, most_answer=60) for seed in range(5)]
+    talks = [ScriptedConversation(seed, turns=3 + 3 * seed, most_answer=60) for seed in range(5)]
     StaticEngine(model, sampling, slots=4).play(talks)
     assert max(len(talk.ids) for talk in talks) > 300
     for talk in talks:
@@ -217,3 +218,35 @@ def test_what_hear_raises_comes_through_and_the_engine_goes_on():
 def test_no_conversations_is_no_work():
     counts = StaticEngine(tiny_model(), WARM).play([])
     assert (counts["sampled_tokens"], counts["prefilled_tokens"], counts["decode_steps"]) == (0, 0, 0)
+
+
+def test_steps_of_lockstep_and_refill_are_those_of_the_schedule():
+    class Forced(StaticEngine):
+        def budget(self, conversation, length):
+            return conversation.lengths[len(conversation.sampled)]
+
+    def talks() -> list[ScriptedConversation]:
+        made = [ScriptedConversation(seed, turns=1 + seed % 3) for seed in range(6)]
+        for talk in made:
+            talk.lengths = [1 + (talk.seed * 3 + turn * 5) % 9 for turn in range(talk.turns)]
+        return made
+
+    expected, found = talks(), talks()
+    rounds = [
+        max(talk.lengths[turn] for talk in talks()[first : first + 3] if turn < talk.turns)
+        for first in (0, 3)
+        for turn in range(3)
+    ]
+    model, sampling = tiny_model(), Sampling(max_new_tokens=9)
+    counts = Forced(model, sampling, slots=3, lockstep=True).play(expected)
+    assert counts["decode_steps"] == sum(rounds)
+    counts = Forced(model, sampling, slots=3).play(found)
+    assert counts["decode_steps"] < sum(rounds) and said(found) == said(expected)
+    assert counts["busy_share"] == counts["sampled_tokens"] / (3 * counts["decode_steps"])
+
+
+def test_rows_of_similar_length_are_attended_together():
+    assert groups_of_rows([5, 5, 7], 100) == [(0, 3, 0)]
+    assert groups_of_rows([10, 500, 480, 490, 20], 100) == [(0, 1, 490), (1, 4, 0), (4, 5, 480)]
+    assert groups_of_rows([10, 500, 480, 490, 20], None) == [(0, 5, 0)]
+    assert groups_of_rows([3], 100) == [(0, 1, 0)]
