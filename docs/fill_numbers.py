@@ -169,6 +169,50 @@ def worlds_reset() -> str:
     return words("{:.1f} us", pick(load("grpo_worlds"), "real", "reset retail, us"))
 
 
+def grpo_rollout() -> str:
+    found = pick(load("grpo_rollout"), "generate") or {}
+    ratios = [row["ratio"] for row in found.values()]
+    return words("{:.1f} x, {:.1f} x, {:.1f} x", *(ratios if len(ratios) == 3 else [None] * 3))
+
+
+def grpo_ragged() -> str:
+    return words("{:.2f} x", pick(load("grpo_rollout"), "ragged", "ratio"))
+
+
+def grpo_exact() -> str:
+    found = pick(load("grpo_rollout"), "exact") or {}
+    return words(
+        "{} of {} prompts differ; log-probabilities by at most {:.1e}",
+        found.get("different"), found.get("prompts"), found.get("largest_log_prob_difference"),
+    )  # fmt: skip
+
+
+def grpo_training() -> str:
+    found = pick(load("grpo_training"), "speed") or {}
+    ratios = [row["ratio"] for row in found.values()]
+    return words("{:.2f} x, {:.2f} x", *(ratios if len(ratios) == 2 else [None] * 2))
+
+
+def grpo_step() -> str:
+    return words("{:.1f} x", pick(load("grpo_step"), "1 x 8", "ratio"))
+
+
+def grpo_curves() -> str:
+    result = load("grpo_curves")
+    return words(
+        "largest difference {:.1e}, control {:.1e}",
+        pick(result, "largest_difference"), pick(result, "smallest_control_difference"),
+    )  # fmt: skip
+
+
+def grpo_learning() -> str:
+    result = load("grpo_learning_joint")
+    return words(
+        "{:.1%} after the warm start, {:.1%} after joint GRPO",
+        pick(result, "median", "success_before"), pick(result, "median", "success_after"),
+    )  # fmt: skip
+
+
 ROWS = [
     ("reading PDB text, one core", lambda: reading("pdb"), "protein_reading"),
     ("reading mmCIF text, one core", lambda: reading("cif"), "protein_reading"),
@@ -198,6 +242,14 @@ ROWS = [
     ("service worlds, one core", worlds_speed, "grpo_worlds"),
     ("tau2-bench data, airline, retail and telecom", worlds_real, "grpo_worlds"),
     ("a fresh world on tau2-bench's retail database", worlds_reset, "grpo_worlds"),
+    ("rollouts, 8 rows, one thread / transformers' generate: 259 + 128; 700 + 8 x (24 + 32); 2,000 + 6 x (24 + 40)",
+     grpo_rollout, "grpo_rollout"),
+    ("64 ragged conversations, with refill / in lockstep", grpo_ragged, "grpo_rollout"),
+    ("greedy tokens against transformers' generate", grpo_exact, "grpo_rollout"),
+    ("forward and backward, packed / plain rows, group 8: 259 + 128; 1,500 + 200", grpo_training, "grpo_training"),
+    ("a whole step, 2,000 tokens and 6 turns, group 8 / TRL's GRPOTrainer", grpo_step, "grpo_step"),
+    ("GRPO loss curves of 1, 2 and 3 processes, 20 steps, 8 settings", grpo_curves, "grpo_curves"),
+    ("tiny model, two processes, success on three domains, one seed", grpo_learning, "grpo_learning_joint"),
 ]  # fmt: skip
 
 

@@ -232,7 +232,8 @@ def test_the_table_of_rejections_is_the_code():
 
 
 @pytest.mark.parametrize(
-    ("target", "trainer", "ends_with"), [("train", "protein", "--epochs 200"), ("train-snakes", "snakes", "")]
+    ("target", "trainer", "ends_with"),
+    [("train", "protein", "--epochs 200"), ("train-snakes", "snakes", ""), ("train-grpo", "grpo", "")],
 )
 def test_the_recipe_of_the_page_is_the_one_of_make(target, trainer, ends_with):
     """All of it but the limits of time and games, and how often something is looked at or saved."""
@@ -242,7 +243,7 @@ def test_the_recipe_of_the_page_is_the_one_of_make(target, trainer, ends_with):
     done = subprocess.run(
         ["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=True, env=outside_make()
     )
-    run = done.stdout.replace("\\\n", " ").split(f"scripts/train_{trainer}.py")[1].split()
+    run = done.stdout.replace("\\\n", " ").replace('"', "").split(f"scripts/train_{trainer}.py")[1].split()
     limits = {"--max_minutes", "--max_episodes", "--eval_every", "--eval_games", "--log_interval", "--save_interval"}
     kept = [word for at, word in enumerate(run) if word not in limits and (at == 0 or run[at - 1] not in limits)]
     assert kept == " ".join(recipe).split() and " ".join(recipe).endswith(ends_with)
