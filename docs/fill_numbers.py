@@ -170,7 +170,7 @@ def worlds_reset() -> str:
 
 
 def grpo_rollout() -> str:
-    found = pick(load("grpo_rollout"), "generate") or {}
+    found = pick(load("grpo_rollout"), "shapes") or {}
     ratios = [row["ratio"] for row in found.values()]
     return words("{:.1f} x, {:.1f} x, {:.1f} x", *(ratios if len(ratios) == 3 else [None] * 3))
 
