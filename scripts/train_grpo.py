@@ -136,13 +136,7 @@ def prepare(acc, run, config, setup, curriculum, sets) -> Session:
     policy = Policy(setup.model)
     half = torch.bfloat16 if acc.mixed_precision == "bf16" else None
     # Before the wrapper: the engine may lay the weights out in its own way.
-    engine = make_engine(
-        config.engine,
-        setup.model,
-        setup.sampling,
-        config.slots,
-        torch.bfloat16 if acc.mixed_precision == "bf16" else None,
-    )
+    engine = make_engine(config.engine, setup.model, setup.sampling, config.slots, dtype=half)
     if config.gradient_checkpointing:
         setup.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     weights = [value for value in policy.parameters() if value.requires_grad]
