@@ -43,8 +43,9 @@ from lib.grpo.episodes import Job, play
 from lib.grpo.learning.advantages import compute_advantages
 from lib.grpo.learning.losses import Objective, describe_statistics, merge_statistics, no_statistics
 from lib.grpo.learning.packing import PackedBatch, Sample, empty_batch, pack
-from lib.grpo.learning.policy import Policy, log_probs
+from lib.grpo.learning.policy import Policy, log_probs, verify_model
 from lib.grpo.learning.warm_start import Demonstrations, copying_examples, parse_warm_start
+from lib.grpo.models import merged
 from lib.grpo.options import ALIASES, GrpoOptions, check_options
 from lib.grpo.progress import Progress, drop_evaluations
 from lib.grpo.trajectory import Trajectory
@@ -70,7 +71,6 @@ class Session:
     curriculum: plans.Curriculum
     sets: TaskSets
     method: Method
-    objective: Objective
     progress: Progress = field(default_factory=Progress)
     reference: dict | None = None  # the weights that GRPO began with, where there is a KL term
     signals: StopSignals = field(default_factory=StopSignals)
@@ -134,6 +134,7 @@ def main(config: GrpoOptions) -> None:
 def prepare(acc, run, config, setup, curriculum, sets) -> Session:
     """Policy, optimiser and engine over the same weights; equal on every rank."""
     policy = Policy(setup.model)
+    verify_model(setup.model)
     half = torch.bfloat16 if acc.mixed_precision == "bf16" else None
     # Before the wrapper: the engine may lay the weights out in its own way.
     engine = make_engine(config.engine, setup.model, setup.sampling, config.slots, dtype=half)
@@ -145,7 +146,6 @@ def prepare(acc, run, config, setup, curriculum, sets) -> Session:
     policy, optimiser = acc.prepare(policy, optimiser)
     return Session(
         acc, run, config, policy, optimiser, engine, setup, curriculum, sets, run_setup.method_of(config, curriculum),
-        run_setup.objective_of(config),
     )  # fmt: skip
 
 
@@ -257,9 +257,9 @@ def roll_out(session: Session, stage: plans.Stage, picks: list[plans.Pick], key:
     Groups without contrast are replaced by new tasks, up to --dynamic_sampling times; what they said stays counted.
     """
     config, acc = session.config, session.acc
-    start, own, outcomes, kept = time.monotonic(), [], [], {}
+    start, own, outcomes = time.monotonic(), [], []
     refresh_engine(session)
-    counts = {"sampled_tokens": 0.0, "seconds": 0.0}
+    counts = {"sampled_tokens": 0.0, "played_s": 0.0}
     for attempt in range(config.dynamic_sampling + 1):
         jobs = deal(session, [(pick.group, pick.row) for pick in picks], config.group_size)
         found, done = play(
@@ -269,32 +269,36 @@ def roll_out(session: Session, stage: plans.Stage, picks: list[plans.Pick], key:
         if session.signals.agreed(acc):
             return None
         counts["sampled_tokens"] += done["sampled_tokens"]
+        counts["played_s"] += done["seconds"]
         shared = gather_rows(
             acc, [measured.outcome(each) | {"group": each.group, "tokens": len(each.ids)} for each in found]
         )
         shared.sort(key=lambda each: (each["group"], each["sample"]))
-        judged = compute_advantages(
-            [each["reward"] for each in shared], [each["group"] for each in shared], config.scale_rewards,
-            [each["success"] for each in shared],
-        )  # fmt: skip
         outcomes += shared
         own += found
-        kept |= {
-            (each["group"], each["sample"]): value
-            for each, value, live in zip(shared, judged.values, judged.live, strict=True)
-            if live
-        }
-        dead = {each["group"] for each, live in zip(shared, judged.live, strict=True) if not live}
+        judged = compute_advantages(
+            [each["reward"] for each in outcomes], [each["group"] for each in outcomes], config.scale_rewards,
+            [each["success"] for each in outcomes],
+        )  # fmt: skip
+        now = {pick.group for pick in picks}
+        dead = {each["group"] for each, live in zip(outcomes, judged.live, strict=True) if not live} & now
         if not dead or attempt == config.dynamic_sampling:
             break
         picks = run_setup.replacements(picks, dead, session.sets, stage, config, (*key, attempt))
+    kept = {
+        (each["group"], each["sample"]): value
+        for each, value, live in zip(outcomes, judged.values, judged.live, strict=True)
+        if live
+    }
     seconds = time.monotonic() - start
-    sums = global_sums(acc, counts | {"seconds": seconds})
+    sums = global_sums(acc, counts)
+    say_errors(session, outcomes)
     session.log.add_units(sum(each["tokens"] for each in outcomes))
     session.progress.episodes += len(outcomes)
     row = run_results.rollout_row(outcomes, judged) | {
         "rollout_s": seconds,
-        "wait_s": sums["seconds"] / acc.num_processes - seconds,
+        # What a process waits for the others, on average.
+        "wait_s": seconds - sums["played_s"] / acc.num_processes,
         "rollout_tokens_per_s": sums["sampled_tokens"] / max(seconds, 1e-9),
     }
     if acc.is_main_process and config.log_completions:
@@ -302,6 +306,13 @@ def roll_out(session: Session, stage: plans.Stage, picks: list[plans.Pick], key:
         rows = [row_of(each, session.progress.step + 1, decode) for each in own[: config.log_completions]]
         write_trajectories(session.run.path, session.progress.step + 1, rows)
     return own, outcomes, kept, row
+
+
+def say_errors(session: Session, outcomes: list[dict]) -> None:
+    """One line when environments raised: episodes without them go on, but not in silence."""
+    errors = [each["error"] for each in outcomes if each["error"] is not None]
+    if errors:
+        session.log.note(f"{len(errors)} of {len(outcomes)} episodes ended by an error, the first: {errors[0]}")
 
 
 def refresh_engine(session: Session) -> None:
@@ -393,9 +404,8 @@ def update(session: Session, parts: list[tuple[list[Sample], Objective]], rate: 
         divisor += objective.divisor(sample.trajectory.sampled_tokens for sample in samples)
     sizes = gather_rows(acc, [(len(batches), divisor)])
     divisor, passes = sum(size[1] for size in sizes), max(size[0] for size in sizes)
-    group = {"lr": rate}
-    for each in session.optimiser.param_groups:
-        each.update(group)
+    for group in session.optimiser.param_groups:
+        group["lr"] = rate
     rows = [no_statistics(acc.device)]
     for number in range(passes):
         batch, objective = batches[number] if number < len(batches) else (empty_batch(), parts[0][1])
@@ -534,6 +544,7 @@ def evaluate(session: Session, stage: str, final: bool = False, held_out: bool =
         return None
     rows = sorted(gather_rows(acc, [measured.outcome(each) | {"group": each.group} for each in found]),
                   key=lambda each: (each["group"], each["sample"]))  # fmt: skip
+    say_errors(session, rows)
     evaluations = measured.evaluations_of(rows, pools)
     if not held_out:
         values = {f"eval/success_{domain}": each.success.value for domain, each in evaluations.items()}
@@ -614,7 +625,7 @@ def finish(session: Session) -> dict | None:
     results |= {"wall_s": round(session.log.wall_s(), 3), "processes": acc.num_processes}
     results["weights_sha256"] = state_hash(acc.unwrap_model(session.policy))
     assert_equal_across_ranks(acc, results["weights_sha256"], "final weights")
-    model = run_setup.export_model(session.model)
+    model = merged(session.model)
     save_export(acc, run, model=model, config=model.config.to_dict(), card=run_results.model_card(config, results))
     if acc.is_main_process:
         session.setup.chat.tokenizer.save_pretrained(run.path / "export")

@@ -3,8 +3,10 @@
 An environment that raises, which none should, costs its own episode alone: reward 0, the error kept and counted.
 """
 
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from lib.errors import UserError
 from lib.grpo.chat.format import ChatFormat
@@ -26,6 +28,20 @@ class Job:
     task: Task
 
 
+def guarded(call: Callable, *arguments):
+    """(what an environment's `call` returns, None), or (None, its error and where it came from).
+
+    Only environments are guarded: worlds, users, endpoints. A UserError is meant for the user and passes.
+    """
+    try:
+        return call(*arguments), None
+    except UserError:
+        raise
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        return None, f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
+
+
 class Episode:
     """A conversation (`engine.conversation.Conversation`) between the policy and an environment.
 
@@ -40,37 +56,28 @@ class Episode:
         task = job.task
         # With the group: a task that comes twice in a step is not to be played alike.
         self.noise = derive(seed, "sampling", *noise_key, task.domain, task.id, job.group, job.sample)
-        self.error: str | None = None
         self.truncated = False
         self.spans: list[tuple[int, int]] = []
         self.log_probs: list[float] = []
         self.shared: tuple[int, ...] = ()
         self.opening: tuple[int, ...] = (chat.stop_ids[0],)
-        try:
-            messages, tools = environment.reset(task)
-            self.shared, self.opening = chat.prompt(messages, tools)
-        except UserError:
-            raise
-        except Exception as error:
-            self._fail(error)
+        start, self.error = guarded(environment.reset, task)
+        if start is not None:
+            self.shared, self.opening = chat.prompt(*start)
         self.ids = [*self.shared, *self.opening]
 
     def hear(self, ids: list[int], log_probs: list[float], stopped: bool) -> list[int] | None:
-        """A turn: the environment answers it. Never raises."""
+        """A turn: the environment answers it; when it raises, the episode is over."""
         if self.should_stop():
             return None
         self.spans.append((len(self.ids), len(self.ids) + len(ids)))
         self.ids += ids
         self.log_probs += log_probs
         self.truncated |= not stopped
-        try:
-            answers, done = self.environment.step(self.chat.text_of(ids))
-            if done:
-                return None
-            after = self.chat.answer(answers, stopped)
-        except Exception as error:
-            self._fail(error)
+        reply, self.error = guarded(self.environment.step, self.chat.text_of(ids))
+        if reply is None or reply[1]:
             return None
+        after = self.chat.answer(reply[0], stopped)
         self.ids += after
         return after
 
@@ -79,9 +86,6 @@ class Episode:
         self.truncated = True
         if self.environment.end is None:
             self.environment.end = CUT
-
-    def _fail(self, error: Exception) -> None:
-        self.error = f"{type(error).__name__}: {error}"
 
     def trajectory(self) -> Trajectory:
         """What became of it."""
@@ -104,10 +108,8 @@ class Episode:
         return found
 
     def _judge(self, found: Trajectory, environment: Environment, task: Task) -> None:
-        try:
-            reward = environment.reward()
-        except Exception as error:
-            found.error = f"{type(error).__name__}: {error}"
+        reward, found.error = guarded(environment.reward)
+        if reward is None:
             return
         found.reward, found.success, found.breakdown = reward.total, reward.success, dict(reward.breakdown)
         found.end, found.turns, found.messages = environment.end, environment.turns, environment.messages

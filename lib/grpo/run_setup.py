@@ -20,7 +20,7 @@ from lib.grpo.environment import Environment, Limits
 from lib.grpo.generation.generate import TRAINING_SEEDS, templates
 from lib.grpo.learning.losses import Objective
 from lib.grpo.learning.warm_start import parse_warm_start
-from lib.grpo.models import DTYPES, add_lora, load_model, merged
+from lib.grpo.models import DTYPES, add_lora, load_model
 from lib.grpo.options import GrpoOptions, gate_of, levels_of, names_of, task_files, templates_of
 from lib.grpo.shaping import Shaping
 from lib.grpo.trajectory_files import drop_after
@@ -198,8 +198,3 @@ def announcement(config, model, curriculum, sets, processes: int) -> tuple[str, 
         }
     batch = f"{config.prompts_per_step} tasks x {config.group_size} episodes = {episodes} a step"
     return f"{batch}, about {episodes / processes:g} a process", facts
-
-
-def export_model(model: nn.Module) -> nn.Module:
-    """What goes into export/: a plain transformers model, adapters merged."""
-    return merged(model)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from lib.grpo.engine.conversation import Conversation, Sampling
+from lib.grpo.engine.rounds import begun, with_room
 from lib.grpo.engine.sampling import draw, turn_budget, uniforms
 
 
@@ -38,15 +39,9 @@ class ReferenceEngine:
         return counts | {"busy_share": busy, "seconds": time.perf_counter() - began}
 
     def _play_batch(self, conversations: list[Conversation], counts: dict) -> None:
-        talks = [(conversation, [*conversation.shared, *conversation.opening]) for conversation in conversations]
+        talks = begun(conversations)
         while talks:
-            fitting = []
-            for conversation, ids in talks:
-                if turn_budget(len(ids), self.sampling):
-                    fitting.append((conversation, ids))
-                else:
-                    conversation.cut()
-            talks = []
+            fitting, talks = with_room(talks, self.sampling), []
             if not fitting:
                 return
             for (conversation, ids), (new, log_probs, stopped) in zip(fitting, self._turn(fitting, counts)):

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from lib.errors import UserError
 from lib.grpo.engine.conversation import Conversation, Sampling
+from lib.grpo.engine.rounds import begun, with_room
 from lib.grpo.engine.sampling import turn_budget
 from lib.grpo.engine.weights import causal_lm
 from lib.seeds import derive
@@ -73,15 +74,9 @@ class VllmEngine:
         `decode_steps` is the sum of the longest turns, `prefilled_tokens` counts what the prefix cache saves too.
         """
         began, counts = time.perf_counter(), {"sampled_tokens": 0, "prefilled_tokens": 0, "decode_steps": 0}
-        talks = [(conversation, [*conversation.shared, *conversation.opening]) for conversation in conversations]
+        talks = begun(conversations)
         while talks:
-            fitting = []
-            for conversation, ids in talks:
-                if turn_budget(len(ids), self.sampling):
-                    fitting.append((conversation, ids))
-                else:
-                    conversation.cut()
-            talks = []
+            fitting, talks = with_room(talks, self.sampling), []
             for (conversation, ids), (new, log_probs) in zip(fitting, self._turns(fitting)):
                 counts["sampled_tokens"] += len(new)
                 counts["prefilled_tokens"] += len(ids)

@@ -93,7 +93,10 @@ def test_an_environment_that_raises_costs_its_own_episode(where):
     jobs = [Job(0, 0, TASK), Job(1, 0, TASK)]
     found, _ = play(TurnsEngine(expert(TASK)), jobs, lambda: environments.pop(0), chat_format(), 0, ("train", 0))
     bad, good = found
-    assert bad.error == "KeyError: 'gone'" and (bad.reward, bad.success) == (0.0, 0.0)
+    assert bad.error.startswith("KeyError: 'gone' (test_episodes_of_policy.py:") and (bad.reward, bad.success) == (
+        0.0,
+        0.0,
+    )
     assert (bad.group, bad.task_id) == (0, TASK.id) and len(bad.ids) >= bad.prompt_tokens > 0
     assert len(bad.log_probs) == bad.sampled_tokens == (0 if where == "reset" else bad.sampled_tokens)
     assert len(bad.spans) == {"reset": 0, "step": 1}.get(where, good.turns)
