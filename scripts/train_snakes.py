@@ -75,6 +75,7 @@ class Session:
     sums: torch.Tensor | None = None  # of the updates since the last row of the log, by STATISTICS
     window: list = field(default_factory=list)  # updates since the last look: (step, seats, finite, gradient norm)
     saved_step: int = -1
+    drawn: tuple | None = None  # the batch of the next update and its seats, where it is drawn ahead
 
     @property
     def actor(self):
@@ -238,28 +239,27 @@ def update(session: Session) -> bool:
     """One optimiser step along the mean loss over the transitions of all processes. True when a signal was noticed.
 
     The games that are due until the next update are played between the backward pass and the step, with the weights of
-    before: a rank that is a little late then keeps nobody waiting, and one process does the same as many.
+    before, and its batch is drawn: a rank that is a little late then keeps nobody waiting, and one process does the
+    same as many.
     """
     acc, config, progress = session.acc, session.config, session.progress
-    batch, seats = session.collector.buffer.sample(
-        config.batch_size, config.seed, progress.step, acc.process_index, acc.num_processes
-    )
+    batch, seats = session.drawn or draw(session)
     seed = derive(config.seed, "gumbel", progress.step, acc.process_index)
     targets = session.targets(batch, seed)
     rows = float(batch.actions.numel() * acc.num_processes)
     if config.episode_length < 200:  # transitions whose future was cut off do not count
         rows = acc.reduce(batch.weight.sum() * batch.actions.shape[1], reduction="sum").clamp_min(1.0)
     set_rates(session)
-    with session.averaging.local():
-        loss, sums, finite = session.learner(batch.features, batch.actions, targets, batch.weight, seed)
-        # The gradients are averaged over the processes: times their number, over the global count, is the global mean.
-        acc.backward(loss * (acc.num_processes / rows))
+    loss, sums, finite = session.averaging.trained(batch.features, batch.actions, targets, batch.weight, seed)
+    # The gradients are averaged over the processes: times their number, over the global count, is the global mean.
+    acc.backward(loss * (acc.num_processes / rows))
     session.averaging.post()
     progress.step += 1
     progress.credit -= 1.0
     noticed = False
     while progress.credit < 1 and not noticed and session.collector.steps < session.budget.lock_steps:
         noticed = play(session)
+    session.drawn = draw(session) if progress.credit >= 1 else None
     session.averaging.take()
     norm = acc.clip_grad_norm_(session.learner.parameters(), config.max_grad_norm or math.inf)
     session.optimiser.step()
@@ -268,6 +268,13 @@ def update(session: Session) -> bool:
     session.sums += sums
     session.window.append((progress.step, seats, finite, norm))
     return noticed
+
+
+def draw(session: Session) -> tuple:
+    """The batch of the next update, and the seat of each of its transitions."""
+    config, acc = session.config, session.acc
+    buffer = session.collector.buffer
+    return buffer.sample(config.batch_size, config.seed, session.progress.step, acc.process_index, acc.num_processes)
 
 
 def set_rates(session: Session) -> None:
