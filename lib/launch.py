@@ -26,7 +26,7 @@ from lib.distributed import gather_rows
 from lib.errors import UserError
 from lib.failure import Failure, Watch, describe, report
 from lib.relaunch import replace_process
-from lib.world import TWO_ON_CPU, LaunchRequest, World, decide, find_request, follow_launcher, see_hardware
+from lib.world import SHARDINGS, TWO_ON_CPU, LaunchRequest, World, decide, find_request, follow_launcher, see_hardware
 
 PRECISIONS = ("auto", "fp32", "bf16")
 # What may differ between the ranks' configurations.
@@ -35,14 +35,14 @@ PER_RANK = ("local_rank",)
 _watch: Watch | None = None
 
 
-def start(config, *, precision: str | None, sharding: bool = True, handlers: tuple = ()) -> Accelerator:
+def start(config, *, precision: str | None, sharding: tuple[str, ...] = SHARDINGS, handlers: tuple = ()) -> Accelerator:
     """The Accelerator of this process, once the world is known to be the one that was asked for.
 
     `precision` is "auto", "fp32", "bf16" or None (the launcher's word, else fp32). Uses `config.dist_timeout` (s) and,
     where the trainer has them, the original's launch flags (`--ddp`, `--local_rank`, `--gpu_ids`, ...; see
     `check_flags`). Raises UserError for a world whose processes do not know each other, devices that are not there,
     contradicting precision. A launch of several processes of which Accelerate started one is started here, in place of
-    this process. `sharding=False` refuses FSDP and DeepSpeed, for a trainer that needs the whole model on every rank.
+    this process. `sharding` are the ways (lib.world.SHARDINGS) that the trainer runs under; others are refused.
     `handlers` are further kwargs handlers of the Accelerator, of DDP say.
     On the CPU freed memory is kept (lib.allocator), so this comes before the first large tensor.
     """

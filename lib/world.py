@@ -32,6 +32,10 @@ TWO_ON_CPU = "accelerate launch --config_file accelerate_configs/cpu_2.yaml --nu
 PR_SET_PDEATHSIG = 1
 
 
+# Ways to divide a model over the ranks, in the words of messages.
+SHARDINGS = ("FSDP", "DeepSpeed")
+
+
 @dataclass(frozen=True)
 class LaunchRequest:
     """What the `accelerate launch` above this process was asked for, from its command line and its config file."""
@@ -82,11 +86,12 @@ def decide(
     hardware: Hardware,
     *,
     force_cpu: bool = False,
-    sharding: bool = True,
+    sharding: tuple[str, ...] = SHARDINGS,
 ) -> World:
     """The world this process is part of, or a UserError that says what was found and how to start it right.
 
-    `sharding` is False for a trainer that needs the whole model on every rank: FSDP and DeepSpeed are refused.
+    `sharding` are those of SHARDINGS that the trainer can run under, none for one that needs the whole model on every
+    rank; the others are refused.
     """
     world = _ranks(environ, request)
     cpu = force_cpu or _true(environ.get("ACCELERATE_USE_CPU")) or bool(request and request.use_cpu)
@@ -221,16 +226,21 @@ def _asked_for(environ: Mapping[str, str], request: LaunchRequest | None) -> Wor
     return World(processes=request.processes, local_processes=local, relaunch=start)
 
 
-def _check_sharding(environ: Mapping[str, str], request: LaunchRequest | None, on_cpu: bool, sharding: bool) -> None:
+def _check_sharding(
+    environ: Mapping[str, str], request: LaunchRequest | None, on_cpu: bool, sharding: tuple[str, ...]
+) -> None:
     kind = request.kind if request else "NO"
     if _true(environ.get("ACCELERATE_USE_MEGATRON_LM")) or kind == "MEGATRON_LM":
         raise UserError("the launch asks for Megatron-LM, which these trainers do not support; use FSDP or DeepSpeed")
     fsdp = _true(environ.get("ACCELERATE_USE_FSDP")) or kind == "FSDP"
     deepspeed = _true(environ.get("ACCELERATE_USE_DEEPSPEED")) or kind == "DEEPSPEED"
-    if (fsdp or deepspeed) and not sharding and not on_cpu:
+    asked = "FSDP" if fsdp else "DeepSpeed"
+    if (fsdp or deepspeed) and asked not in sharding and not on_cpu:
+        why = "cannot be trained so here" if sharding else "is needed whole on every rank by this trainer"
+        instead = "fsdp2.yaml or accelerate_configs/gpu_8.yaml" if "FSDP" in sharding else "gpu_8.yaml"
         raise UserError(
-            f"the launch asks for {'FSDP' if fsdp else 'DeepSpeed'}, which shards the model, and this trainer needs "
-            "the whole model on every rank; use --config_file accelerate_configs/gpu_8.yaml (--num_processes N)"
+            f"the launch asks for {asked}, which shards the model, and the model {why}; "
+            f"use --config_file accelerate_configs/{instead} (--num_processes N)"
         )
     if fsdp and on_cpu:
         raise UserError(

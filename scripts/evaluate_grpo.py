@@ -73,7 +73,7 @@ class Config:
 
 
 def main(config: Config) -> None:
-    acc = launch.start(config, precision=None, sharding=False)
+    acc = launch.start(config, precision=None, sharding=())
     started = time.monotonic()
     pools, sets = choose_pools(config)
     setup = prepare(config, acc.device)

@@ -62,7 +62,7 @@ def main(config: Config) -> None:
     source = config.checkpoint or config.model_path
     if source is None:
         raise UserError("--checkpoint is missing: give the export folder of a run, RUN/export")
-    acc = launch.start(config, precision=config.precision, sharding=False)
+    acc = launch.start(config, precision=config.precision, sharding=())
     weights, described = load_export(source)
     tables = Tables.from_tensors(load_export_tensors(source, "tables.safetensors"))
     model = ProteinModel(ModelConfig.from_dict(described))

@@ -46,7 +46,7 @@ class Config:
 
 
 def main(config: Config) -> None:
-    acc = launch.start(config, precision="fp32", sharding=False)
+    acc = launch.start(config, precision="fp32", sharding=())
     players = [load_player(text, load_export, sample=config.sample) for text in (config.left, config.right)]
     rank, processes = acc.process_index, acc.num_processes
     first, end = (config.games * index // processes for index in (rank, rank + 1))

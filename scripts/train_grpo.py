@@ -8,6 +8,7 @@ Resume:      add --resume auto
 """
 
 import contextlib
+import copy
 import math
 import sys
 import time
@@ -43,7 +44,7 @@ from lib.grpo.episodes import Job, play
 from lib.grpo.learning.advantages import compute_advantages
 from lib.grpo.learning.losses import Objective, describe_statistics, merge_statistics, no_statistics
 from lib.grpo.learning.packing import PackedBatch, Sample, empty_batch, pack
-from lib.grpo.learning.policy import Policy, log_probs, verify_model
+from lib.grpo.learning.policy import Policy, layer_classes, log_probs, verify_model
 from lib.grpo.learning.warm_start import Demonstrations, copying_examples, parse_warm_start
 from lib.grpo.models import merged
 from lib.grpo.options import ALIASES, GrpoOptions, check_options
@@ -52,6 +53,7 @@ from lib.grpo.trajectory import Trajectory
 from lib.grpo.trajectory_files import drop_after, row_of, write_trajectories
 from lib.rank_files import under_prefix, with_prefix
 from lib.runlog import RunLog, read_metrics, tracker_kinds
+from lib.sharding import copy_whole, divide_by_layers, divided_like, is_divided, whole
 
 TRAINER = "grpo"
 SFT = Objective(kind="sft")
@@ -67,6 +69,7 @@ class Session:
     policy: torch.nn.Module
     optimiser: torch.optim.Optimizer
     engine: object
+    played: torch.nn.Module  # whose weights the engine reads: the trained model, or under FSDP a whole copy of it
     setup: run_setup.Setup
     curriculum: plans.Curriculum
     sets: TaskSets
@@ -95,8 +98,8 @@ class Session:
 def main(config: GrpoOptions) -> None:
     tracker_kinds(config.report_to)
     auto = "auto" if torch.cuda.is_available() and config.device != "cpu" else None
-    # The engine reads whole weights on every process.
-    acc = launch.start(config, precision=auto if config.dtype == "auto" else config.dtype, sharding=False)
+    precision = auto if config.dtype == "auto" else config.dtype
+    acc = launch.start(config, precision=precision, sharding=("FSDP",))
     notes = check_options(config, acc.num_processes)
     if config.dry_run:
         acc.print(dry_run_text(config, config.num_gpus or acc.num_processes))
@@ -136,8 +139,13 @@ def prepare(acc, run, config, setup, curriculum, sets) -> Session:
     policy = Policy(setup.model)
     verify_model(setup.model)
     half = torch.bfloat16 if acc.mixed_precision == "bf16" else None
+    played = setup.model
+    if is_divided(acc):
+        run_setup.check_divided(config)
+        divide_by_layers(acc, layer_classes(setup.model))
+        played = copy.deepcopy(setup.model).to(half or torch.float32).requires_grad_(False)
     # Before the wrapper: the engine may lay the weights out in its own way.
-    engine = make_engine(config.engine, setup.model, setup.sampling, config.slots, dtype=half)
+    engine = make_engine(config.engine, played, setup.sampling, config.slots, dtype=half)
     if config.gradient_checkpointing:
         setup.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     weights = [value for value in policy.parameters() if value.requires_grad]
@@ -145,7 +153,8 @@ def prepare(acc, run, config, setup, curriculum, sets) -> Session:
     assert_equal_across_ranks(acc, state_hash(policy), "initial weights")
     policy, optimiser = acc.prepare(policy, optimiser)
     return Session(
-        acc, run, config, policy, optimiser, engine, setup, curriculum, sets, run_setup.method_of(config, curriculum),
+        acc, run, config, policy, optimiser, engine, played, setup, curriculum, sets,
+        run_setup.method_of(config, curriculum),
     )  # fmt: skip
 
 
@@ -207,7 +216,8 @@ def warm_up(session: Session, stage: plans.Stage) -> bool:
             samples = copying_examples(len(session.setup.chat.tokenizer), config.seed, at, copying, session.share)
             left = 1.0
         else:
-            samples = demonstrations.of_step(at - copying, config.warmstart_dialogues, session.share)
+            clean = at - copying < steps * config.warmstart_clean
+            samples = demonstrations.of_step(at - copying, config.warmstart_dialogues, session.share, clean)
             left = max(0.05, 1 - (at - copying) / steps)
         rate = config.warmstart_lr * min(1.0, (at + 1) / 20) * left
         figures = update(session, [(samples, SFT)], rate)
@@ -317,8 +327,10 @@ def say_errors(session: Session, outcomes: list[dict]) -> None:
 
 def refresh_engine(session: Session) -> None:
     """Give the engine the present weights. UserError where they have gone too far: nothing can be sampled from nan."""
+    if session.played is not session.model:
+        copy_whole(session.model, session.played)
     with torch.no_grad():
-        logits = session.model(input_ids=torch.zeros(1, 1, dtype=torch.long, device=session.acc.device)).logits
+        logits = session.played(input_ids=torch.zeros(1, 1, dtype=torch.long, device=session.acc.device)).logits
     if not global_sums(session.acc, {"finite": float(logits.isfinite().all())})["finite"] == session.acc.num_processes:
         raise UserError(
             f"the model's logits are not finite after step {session.progress.step}: nothing after step"
@@ -380,9 +392,12 @@ def gather_keys(acc: Accelerator, keys: list) -> set:
 
 @torch.no_grad()
 def fill(session: Session, samples: list[Sample], name: str) -> None:
-    """Log-probabilities of the samples under the weights that the model has now."""
-    batches = [batch.to(session.acc.device) for batch in pack(samples, session.config.micro_batch_tokens)]
-    values = log_probs(session.model, batches, len(samples), session.config.temperature)
+    """Log-probabilities of the samples under the weights that the model has now; as many passes on every process."""
+    acc = session.acc
+    batches = [batch.to(acc.device) for batch in pack(samples, session.config.micro_batch_tokens)]
+    passes = max(gather_rows(acc, [len(batches)]))
+    batches += [empty_batch().to(acc.device)] * (passes - len(batches))
+    values = log_probs(acc.unwrap_model(session.policy), batches, len(samples), session.config.temperature)
     for sample, own in zip(samples, values, strict=True):
         setattr(sample, name, own)
 
@@ -589,11 +604,12 @@ def save(session: Session) -> bool:
     acc, progress = session.acc, session.progress
     tensors, data = session.method.state()
     if session.config.save_every != 0 and not session.cut_short and session.saved != progress.to_dict():
+        common = with_prefix("method", tensors) | with_prefix("reference", session.reference or {})
         with session.log.paused():
             save_checkpoint(
                 acc, session.run, progress.step, model=session.policy, optimizer=session.optimiser,
                 state={"progress": progress.to_dict(), "method": data}, keep=session.config.keep_checkpoints,
-                common=with_prefix("method", tensors) | with_prefix("reference", session.reference or {}),
+                common={name: whole(value) for name, value in common.items()},
             )  # fmt: skip
         session.saved = progress.to_dict()
     return False
@@ -604,9 +620,9 @@ def restore(session: Session, found) -> None:
     state = load_checkpoint(session.acc, found, model=session.policy, optimizer=session.optimiser)
     session.progress = Progress.from_dict(state["progress"])
     session.saved = session.progress.to_dict()
-    common = load_common(session.acc, found)
-    session.method.load_state(under_prefix("method", common), state["method"])
-    session.reference = under_prefix("reference", common) or None
+    common, parameters = load_common(session.acc, found), trainable(session.model)
+    session.method.load_state(divided_like(under_prefix("method", common), parameters), state["method"])
+    session.reference = divided_like(under_prefix("reference", common), parameters) or None
     if session.acc.is_main_process:
         drop_after(session.run.path, session.progress.step)
         drop_evaluations(session.run.path / "metrics.jsonl", len(session.progress.evaluated))
@@ -625,7 +641,10 @@ def finish(session: Session) -> dict | None:
     results |= {"wall_s": round(session.log.wall_s(), 3), "processes": acc.num_processes}
     results["weights_sha256"] = state_hash(acc.unwrap_model(session.policy))
     assert_equal_across_ranks(acc, results["weights_sha256"], "final weights")
-    model = merged(session.model)
+    if session.played is not session.model:
+        session.played.to("cpu", torch.float32)
+        copy_whole(session.model, session.played)
+    model = merged(session.played)
     save_export(acc, run, model=model, config=model.config.to_dict(), card=run_results.model_card(config, results))
     if acc.is_main_process:
         session.setup.chat.tokenizer.save_pretrained(run.path / "export")

@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -123,10 +124,12 @@ def add_lora(model: nn.Module, text: str) -> nn.Module:
     except ImportError:
         raise UserError("--lora needs peft: pip install peft") from None
     targets = targets if isinstance(targets, str) else list(targets)
+    adapters = LoraConfig(r=rank, lora_alpha=alpha, target_modules=targets, task_type="CAUSAL_LM")
     try:
-        return get_peft_model(
-            model, LoraConfig(r=rank, lora_alpha=alpha, target_modules=targets, task_type="CAUSAL_LM")
-        )
+        with warnings.catch_warnings():
+            # peft asks transformers by a name that transformers is about to drop: nothing a user could mend.
+            warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing", category=FutureWarning)
+            return get_peft_model(model, adapters)
     except ValueError as error:
         raise UserError(f"--lora {text}: {error}") from None
 

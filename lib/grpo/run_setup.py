@@ -157,6 +157,12 @@ def replacements(
     return found
 
 
+def check_divided(config: GrpoOptions) -> None:
+    """UserError for what cannot be done with a model that is divided over the processes."""
+    if config.cl in ("ewc", "l2", "merge"):
+        raise UserError(f"--cl {config.cl} needs the whole model on every process: use replay, kl-anchor or distill")
+
+
 def method_of(config: GrpoOptions, curriculum: plans.Curriculum) -> Method:
     """The continual-learning method with its options."""
     options = {}

@@ -90,3 +90,21 @@ def few_fisher_samples(count: str) -> None:
 
     strength, gamma, _ = Ewc.__init__.__defaults__
     Ewc.__init__.__defaults__ = strength, gamma, int(count)
+
+
+def divided_weights(_: str = "") -> None:
+    """FSDP2 between the ranks, through Accelerate, which on the CPU would run plain data parallel without a word."""
+    from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
+
+    from lib import launch
+
+    start = launch.start
+
+    def divided(*arguments, **options):
+        assert options["sharding"] == ("FSDP",)
+        acc = start(*arguments, **options)
+        acc.state.fsdp_plugin = FullyShardedDataParallelPlugin(fsdp_version=2, cpu_ram_efficient_loading=False)
+        acc.state.distributed_type = DistributedType.FSDP
+        return acc
+
+    launch.start = divided

@@ -48,6 +48,7 @@ class ChatFormat:
                 " cannot be kept: give --chat-template training"
             )
         self._end, self._tail = self._end_of_turn()
+        self._before = len(self.render([{"role": "user", "content": "?"}]))
         self.stop_ids = self._stop_ids()
 
     def render(self, messages: list[dict], tools: list[dict] | None = None, prompt: bool = True) -> str:
@@ -80,8 +81,7 @@ class ChatFormat:
     def turn_text(self, message: dict) -> str:
         """An assistant message as the model would have to write it, without the stop token."""
         text = self.render([{"role": "user", "content": "?"}, message], prompt=False)
-        start = len(self.render([{"role": "user", "content": "?"}]))
-        return text[start:].removesuffix(self._tail).removesuffix(self._end)
+        return text[self._before :].removesuffix(self._tail).removesuffix(self._end)
 
     def turn_ids(self, message: dict) -> list[int]:
         """The ids of an assistant message of a demonstration, its stop token included."""

@@ -157,17 +157,27 @@ def load_weights(parameters: Tensors, tensors: Tensors) -> None:
 def borrowed(parameters: Tensors, tensors: Tensors) -> Iterator[None]:
     """While this lasts the model computes with `tensors`, say for the log-probabilities of the snapshot.
 
-    The storages are exchanged, nothing is copied; not for use inside a forward pass whose backward is still to come.
+    The storages are exchanged, nothing is copied, but for divided parameters (FSDP2), which are tied to theirs. Not for
+    use inside a forward pass whose backward is still to come.
     """
     check_names(parameters, tensors)
-    own = {name: parameter.data for name, parameter in parameters.items()}
+    divided = {name: value for name, value in parameters.items() if hasattr(value, "full_tensor")}
+    own = {name: parameter.data for name, parameter in parameters.items()} | copy_of(divided)
     try:
-        for name, parameter in parameters.items():
-            parameter.data = tensors[name].to(parameter.device, parameter.dtype)
+        put(parameters, tensors)
         yield
     finally:
-        for name, parameter in parameters.items():
-            parameter.data = own[name]
+        put(parameters, own)
+
+
+@torch.no_grad()
+def put(parameters: Tensors, tensors: Tensors) -> None:
+    """Have the parameters hold `tensors`: these themselves, or for divided parameters what is in them."""
+    for name, parameter in parameters.items():
+        if hasattr(parameter, "full_tensor"):
+            parameter.copy_(tensors[name])
+        else:
+            parameter.data = tensors[name].to(parameter.device, parameter.dtype)
 
 
 def prefixed(prefix: str, tensors: Tensors | None) -> Tensors:

@@ -65,6 +65,15 @@ def causal_model(model: nn.Module) -> nn.Module:
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
+def layer_classes(model: nn.Module) -> list[str]:
+    """Names of the classes of the model's layers, which sharding keeps in one piece. Raises UserError without any."""
+    causal = causal_model(model)
+    found = sorted(getattr(causal, "_no_split_modules", None) or ())
+    if not found:
+        raise UserError(f"{causal.config.model_type} does not say what its layers are, which FSDP needs: use DDP")
+    return found
+
+
 def output_layer(causal: nn.Module) -> nn.Linear:
     """The layer that makes logits of hidden states; UserError where logits are more than that."""
     head = causal.get_output_embeddings()

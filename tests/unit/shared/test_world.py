@@ -173,11 +173,19 @@ def test_sharded_launches():
 def test_a_trainer_that_needs_the_whole_model_refuses_sharding(kind, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     environ = TORCH | {f"ACCELERATE_USE_{kind}": "true"}
-    words = refusal(environ, None, EIGHT_GPUS, sharding=False)
-    assert "whole model" in words and "accelerate_configs/gpu_8.yaml" in words
-    assert "gpu_8.yaml" in refusal({}, LaunchRequest(processes=1, kind=kind), ONE_GPU, sharding=False)
-    assert "cpu_2.yaml" in refusal(environ, None, CPU, sharding=False)
-    assert decide(TORCH, None, EIGHT_GPUS, sharding=False).processes == 2
+    words = refusal(environ, None, EIGHT_GPUS, sharding=())
+    assert "needed whole" in words and "accelerate_configs/gpu_8.yaml" in words
+    assert "gpu_8.yaml" in refusal({}, LaunchRequest(processes=1, kind=kind), ONE_GPU, sharding=())
+    assert "cpu_2.yaml" in refusal(environ, None, CPU, sharding=())
+    assert decide(TORCH, None, EIGHT_GPUS, sharding=()).processes == 2
+
+
+def test_a_trainer_may_support_one_way_of_sharding(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
+    fsdp, deepspeed = (TORCH | {f"ACCELERATE_USE_{kind}": "true"} for kind in ("FSDP", "DEEPSPEED"))
+    assert decide(fsdp, None, EIGHT_GPUS, sharding=("FSDP",)).processes == 2
+    assert "fsdp2.yaml" in refusal(deepspeed, None, EIGHT_GPUS, sharding=("FSDP",))
+    assert decide(deepspeed, None, EIGHT_GPUS).processes == 2
 
 
 def test_deepspeed_needs_its_package_and_a_gpu(monkeypatch):
