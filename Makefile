@@ -33,11 +33,11 @@ SNAKES_RECIPE = --opponent_difficulty_strategy league --league greedy=0.2,hunter
 	--max_episodes 200000 --eval_every 4000 --eval_games 400 --log_interval 2000 --save_interval 10000 --max_minutes 5
 
 # Two CPU processes, about ten minutes; see docs/train_grpo.md, "The recipe".
-GRPO_RECIPE = --model tiny --level 2 \
+GRPO_RECIPE = --model tiny --level 1 \
 	--templates "airline=cancel_plans,cancel_sick,cancel_after_airline;retail=cancel_order,return_items,change_order_payment;telecom=change_roaming,suspend,pay_bill" \
-	--warmstart sft:750 --warmstart_dialogues 16 --warmstart_noise 0.25 --warmstart_lr 3e-3 --copying_steps 80 \
-	--tasks_per_domain 1000 --prompts_per_step 16 --group_size 8 --steps_per_domain 8 --learning_rate 3e-4 --minibatches 2 --beta 0 --loss dapo \
-	--cl replay --replay_ratio 0.25 --max_new_tokens 80 --max_length 1500 --eval_tasks 24 --eval_trials 4 --save_every 100
+	--warmstart sft:800 --warmstart_dialogues 8 --warmstart_noise 0.3 --warmstart_lr 3e-3 --copying_steps 80 \
+	--tasks_per_domain 1000 --prompts_per_step 16 --group_size 8 --steps_per_domain 16 --learning_rate 1e-4 --minibatches 2 --beta 0 --loss dapo \
+	--cl replay --replay_ratio 0.25 --max_new_tokens 80 --max_length 1500 --eval_tasks 24 --eval_trials 4 --save_every 200
 
 TRAINERS := train-protein train-omagd
 .PHONY: help setup train test lint bench config numbers train-snakes train-grpo $(TRAINERS) train-8gpu evaluate-protein

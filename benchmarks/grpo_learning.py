@@ -42,7 +42,10 @@ def makefile_recipe() -> list[str]:
 
 
 def train(flags: list[str], folder: Path) -> dict:
-    """results.json of one run."""
+    """results.json of one run; of the one that ended in this folder with these flags before, if there is one."""
+    said = folder.with_suffix(".json")
+    if said.exists() and json.loads(said.read_text()) == flags:
+        return json.loads((folder / "results.json").read_text())
     config = REPOSITORY / "accelerate_configs" / "cpu_2.yaml"
     command = ["accelerate", "launch", "--config_file", str(config), str(REPOSITORY / "scripts" / "train_grpo.py")]
     done = subprocess.run(
@@ -51,6 +54,7 @@ def train(flags: list[str], folder: Path) -> dict:
     )  # fmt: skip
     if done.returncode:
         raise SystemExit(f"a run failed: {done.stderr.strip()[-800:]}")
+    said.write_text(json.dumps(flags))
     return json.loads((folder / "results.json").read_text())
 
 
@@ -58,7 +62,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("mode", choices=MODES)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--keep", type=Path, help="folder for the run directories; default: they are deleted")
+    parser.add_argument("--keep", type=Path, help="folder of the run directories; what ended there is not run again")
     parser.add_argument("--extra", default="", help="further flags of the trainer, as one string")
     args = parser.parse_args()
     flags = [*makefile_recipe(), *MODES[args.mode], *shlex.split(args.extra)]

@@ -208,9 +208,15 @@ def grpo_curves() -> str:
 def grpo_learning() -> str:
     result = load("grpo_learning_joint")
     return words(
-        "{:.1%} after the warm start, {:.1%} after joint GRPO",
+        "{:.1%} after the warm start, {:.1%} after joint GRPO, medians of {} seeds",
         pick(result, "median", "success_before"), pick(result, "median", "success_after"),
+        len(pick(result, "runs") or []) or None,
     )  # fmt: skip
+
+
+def grpo_forgetting() -> str:
+    falls = [pick(load(f"grpo_learning_{mode}"), "median", "first_domain_fall") for mode in ("sequential", "replay")]
+    return words("falls by {:.2f} without a method, by {:.2f} with a quarter of old tasks", *falls)
 
 
 ROWS = [
@@ -249,7 +255,8 @@ ROWS = [
     ("forward and backward, packed / plain rows, group 8: 259 + 128; 1,500 + 200", grpo_training, "grpo_training"),
     ("a whole step, 2,000 tokens and 6 turns, group 8 / TRL's GRPOTrainer", grpo_step, "grpo_step"),
     ("GRPO loss curves of 1, 2 and 3 processes, 20 steps, 8 settings", grpo_curves, "grpo_curves"),
-    ("tiny model, two processes, success on three domains, one seed", grpo_learning, "grpo_learning_joint"),
+    ("tiny model, ten minutes on two processes, success on three domains", grpo_learning, "grpo_learning_joint"),
+    ("the same in turn: the first domain, from its own stage to the end", grpo_forgetting, "grpo_learning_replay"),
 ]  # fmt: skip
 
 

@@ -216,8 +216,7 @@ def warm_up(session: Session, stage: plans.Stage) -> bool:
             samples = copying_examples(len(session.setup.chat.tokenizer), config.seed, at, copying, session.share)
             left = 1.0
         else:
-            clean = at - copying < steps * config.warmstart_clean
-            samples = demonstrations.of_step(at - copying, config.warmstart_dialogues, session.share, clean)
+            samples = demonstrations.of_step(at - copying, config.warmstart_dialogues, session.share)
             left = max(0.05, 1 - (at - copying) / steps)
         rate = config.warmstart_lr * min(1.0, (at + 1) / 20) * left
         figures = update(session, [(samples, SFT)], rate)

@@ -38,7 +38,7 @@ def dry_run_text(config: GrpoOptions, processes: int) -> str:
     lines += [*sets.notes, *(chat.notes if chat else ()), *_prompt_lines(lengths), _precision_line(config, shape)]
     lines += [plan_table(memory_plan(model, shape)), "what fits 80 GB, with the other flags as they are:"]
     lines += [f"  {line}" for line in compare(model, alternatives(config, shape)).splitlines()]
-    lines.append("sharded rows (fsdp2) are plans alone: the trainer keeps whole weights on every process so far")
+    lines.append("fsdp2: --config_file accelerate_configs/fsdp2.yaml; the engine keeps whole weights on every process")
     return "\n".join([*lines, "dry run: nothing was trained"])
 
 

@@ -197,7 +197,7 @@ def _rollout(sizes: Sizes, plan: Plan) -> list[Part]:
     # Logits, their probabilities in fp32 and cumulative sums in fp64.
     sampling = plan.slots * sizes.vocabulary * (compute + 4 + 4 + 8)
     return [
-        Part("weights for the rollout", sizes.parameters * compute if whole else 0, ROLLOUT),
+        Part("weights for the rollout", sizes.parameters * compute if whole else 0, ALWAYS),
         Part("sampling", sampling, ROLLOUT),
     ]
 

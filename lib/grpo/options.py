@@ -93,8 +93,6 @@ class GrpoOptions(RolloutOptions):
     warmstart: str = option("none", "sft:STEPS: demonstrations of a fallible expert first", "curriculum")
     warmstart_noise: float = option(0.25, "share of its decisions that are another's", "curriculum", minimum=0,
                                     maximum=1)  # fmt: skip
-    warmstart_clean: float = option(0.0, "share of the warm start, at its beginning, without this noise", "curriculum",
-                                    minimum=0, maximum=1)  # fmt: skip
     warmstart_lr: float | None = option(
         None, "default: 3e-3 for tiny, else 10 x --learning_rate", "curriculum", above=0
     )

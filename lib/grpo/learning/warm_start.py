@@ -76,21 +76,20 @@ class Demonstrations:
         self.make_task, self.chat, self.noise, self.seed, self.solo = make_task, chat, noise, seed, solo
         self.environment = make_environment()
 
-    def of_step(self, step: int, count: int, share: tuple[int, int] = (0, 1), clean: bool = False) -> list[Sample]:
-        """The dialogues of a step, or the i-th of n parts of them, for `share` (i, n); `clean`: without noise."""
-        noise = 0.0 if clean else self.noise
+    def of_step(self, step: int, count: int, share: tuple[int, int] = (0, 1)) -> list[Sample]:
+        """The dialogues of a step, or the i-th of n parts of them, for `share` (i, n)."""
         return [
-            Sample(self.example(number, noise), 1.0)
+            Sample(self.example(number), 1.0)
             for number in range(step * count, (step + 1) * count)
             if number % share[1] == share[0]
         ]
 
-    def example(self, number: int, noise: float) -> Trajectory:
+    def example(self, number: int) -> Trajectory:
         """The dialogue of this number: an endless, seeded walk through the tasks of all domains."""
         turn, place = divmod(number, len(self.rows))
         domain, pool = self.rows[place]
         order = numpy_generator(self.seed, "demonstrations", domain, turn // len(pool)).permutation(len(pool))
         task = self.make_task(pool[order[turn % len(pool)]])
         draw = Draw("demonstration", self.seed, number)
-        messages = fallible_expert(task, draw, noise, self.solo)
+        messages = fallible_expert(task, draw, self.noise, self.solo)
         return demonstration(task, messages, self.environment, self.chat)
