@@ -28,11 +28,25 @@ def divide_by_layers(acc: Accelerator, layers: Iterable[str]) -> None:
 
     What lies outside of them belongs to the model as a whole, and may be used without calling its own module.
     """
+    from torch.distributed.fsdp import MixedPrecisionPolicy
     from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
 
     plugin = acc.state.fsdp_plugin
     plugin.auto_wrap_policy = transformer_auto_wrap_policy
     plugin.transformer_cls_names_to_wrap = list(layers)
+    plugin.reshard_after_forward = True
+    if acc.mixed_precision == "bf16":
+        # Accelerate's own policy would round what goes in and comes out, and the sums of gradients, to bf16 too.
+        plugin.mixed_precision_policy = MixedPrecisionPolicy(
+            param_dtype=torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=False
+        )
+
+
+def release(model: nn.Module) -> None:
+    """Let go of the whole weights that a forward without backward has left gathered: they may be others by the next."""
+    for module in model.modules():
+        if hasattr(module, "set_reshard_after_forward"):  # of FSDP2 alone
+            module.reshard()
 
 
 def whole(tensor: Tensor) -> Tensor:
@@ -43,10 +57,20 @@ def whole(tensor: Tensor) -> Tensor:
 @torch.no_grad()
 def copy_whole(model: nn.Module, into: nn.Module) -> None:
     """Copy the parameters of `model` into the undivided `into`, which has the same. Collective where it is divided."""
+    release(model)
     pairs = zip(model.named_parameters(), into.named_parameters(), strict=True)
     for (name, source), (other, target) in pairs:
         assert name == other, (name, other)
         target.copy_(whole(source.detach()))
+
+
+def whole_on_main(acc: Accelerator, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of all ranks, on the main process's CPU; the other ranks keep their parts. Collective."""
+    found = {}
+    for name, tensor in tensors.items():
+        gathered = whole(tensor)
+        found[name] = gathered.cpu() if acc.is_main_process else tensor
+    return found
 
 
 def divided_like(tensors: Mapping[str, Tensor], parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -236,7 +236,7 @@ def _check_sharding(
     deepspeed = _true(environ.get("ACCELERATE_USE_DEEPSPEED")) or kind == "DEEPSPEED"
     asked = "FSDP" if fsdp else "DeepSpeed"
     if (fsdp or deepspeed) and asked not in sharding and not on_cpu:
-        why = "cannot be trained so here" if sharding else "is needed whole on every rank by this trainer"
+        why = f"is divided by {sharding[0]} alone here" if sharding else "is needed whole on every rank by this trainer"
         instead = "fsdp2.yaml or accelerate_configs/gpu_8.yaml" if "FSDP" in sharding else "gpu_8.yaml"
         raise UserError(
             f"the launch asks for {asked}, which shards the model, and the model {why}; "

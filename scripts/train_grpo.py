@@ -53,7 +53,7 @@ from lib.grpo.trajectory import Trajectory
 from lib.grpo.trajectory_files import drop_after, row_of, write_trajectories
 from lib.rank_files import under_prefix, with_prefix
 from lib.runlog import RunLog, read_metrics, tracker_kinds
-from lib.sharding import copy_whole, divide_by_layers, divided_like, is_divided, whole
+from lib.sharding import copy_whole, divide_by_layers, divided_like, is_divided, release, whole, whole_on_main
 
 TRAINER = "grpo"
 SFT = Objective(kind="sft")
@@ -101,8 +101,10 @@ def main(config: GrpoOptions) -> None:
     precision = auto if config.dtype == "auto" else config.dtype
     acc = launch.start(config, precision=precision, sharding=("FSDP",))
     notes = check_options(config, acc.num_processes)
+    if is_divided(acc):
+        run_setup.check_divided(config)
     if config.dry_run:
-        acc.print(dry_run_text(config, config.num_gpus or acc.num_processes))
+        acc.print(dry_run_text(config, config.num_gpus or acc.num_processes, "fsdp2" if is_divided(acc) else "none"))
         return
     curriculum, sets = run_setup.plan(config)
     setup = run_setup.prepare(config, acc.device)
@@ -141,9 +143,10 @@ def prepare(acc, run, config, setup, curriculum, sets) -> Session:
     half = torch.bfloat16 if acc.mixed_precision == "bf16" else None
     played = setup.model
     if is_divided(acc):
-        run_setup.check_divided(config)
         divide_by_layers(acc, layer_classes(setup.model))
-        played = copy.deepcopy(setup.model).to(half or torch.float32).requires_grad_(False)
+        # On the way to its parts the model waits on the CPU: a device never holds it and the copy whole at once.
+        setup.model.to("cpu")
+        played = copy.deepcopy(setup.model).to(half or torch.float32).to(acc.device).requires_grad_(False)
     # Before the wrapper: the engine may lay the weights out in its own way.
     engine = make_engine(config.engine, played, setup.sampling, config.slots, dtype=half)
     if config.gradient_checkpointing:
@@ -399,6 +402,7 @@ def fill(session: Session, samples: list[Sample], name: str) -> None:
     values = log_probs(acc.unwrap_model(session.policy), batches, len(samples), session.config.temperature)
     for sample, own in zip(samples, values, strict=True):
         setattr(sample, name, own)
+    release(session.policy)
 
 
 def update(session: Session, parts: list[tuple[list[Sample], Objective]], rate: float, penalise: bool = False) -> dict:
@@ -423,7 +427,9 @@ def update(session: Session, parts: list[tuple[list[Sample], Objective]], rate: 
     rows = [no_statistics(acc.device)]
     for number in range(passes):
         batch, objective = batches[number] if number < len(batches) else (empty_batch(), parts[0][1])
-        context = acc.no_sync(session.policy) if number < passes - 1 else contextlib.nullcontext()
+        # Divided gradients add up where they belong; keeping them whole until the last pass would take their memory.
+        waits = number < passes - 1 and not is_divided(acc)
+        context = acc.no_sync(session.policy) if waits else contextlib.nullcontext()
         with context:
             loss, statistics = session.policy(batch.to(acc.device), objective)
             # Gradients are averaged over the processes: times their number, over the global count, is the sum.
@@ -433,7 +439,7 @@ def update(session: Session, parts: list[tuple[list[Sample], Objective]], rate: 
     everyone = torch.tensor(gather_rows(acc, [merge_statistics(torch.stack(rows)).tolist()]), dtype=torch.float64)
     norm = torch.zeros(())
     if passes:
-        norm = acc.clip_grad_norm_(session.policy.parameters(), config.max_grad_norm or math.inf)
+        norm = whole(acc.clip_grad_norm_(session.policy.parameters(), config.max_grad_norm or math.inf))
         if not (math.isfinite(float(norm)) and everyone.isfinite().all()):
             raise not_finite(session, records, [bool(row.isfinite().all()) for row in rows[1 : len(records) + 1]])
         session.optimiser.step()
@@ -608,7 +614,7 @@ def save(session: Session) -> bool:
             save_checkpoint(
                 acc, session.run, progress.step, model=session.policy, optimizer=session.optimiser,
                 state={"progress": progress.to_dict(), "method": data}, keep=session.config.keep_checkpoints,
-                common={name: whole(value) for name, value in common.items()},
+                common=whole_on_main(acc, common),
             )  # fmt: skip
         session.saved = progress.to_dict()
     return False
@@ -641,7 +647,8 @@ def finish(session: Session) -> dict | None:
     results["weights_sha256"] = state_hash(acc.unwrap_model(session.policy))
     assert_equal_across_ranks(acc, results["weights_sha256"], "final weights")
     if session.played is not session.model:
-        session.played.to("cpu", torch.float32)
+        if acc.is_main_process:  # the other copies only take part
+            session.played.to("cpu", torch.float32)
         copy_whole(session.model, session.played)
     model = merged(session.played)
     save_export(acc, run, model=model, config=model.config.to_dict(), card=run_results.model_card(config, results))

@@ -19,7 +19,7 @@ from lib.grpo.users.choose import user_factory
 OTHER_PROCESSES = 8
 
 
-def dry_run_text(config: GrpoOptions, processes: int) -> str:
+def dry_run_text(config: GrpoOptions, processes: int, sharding: str = "none") -> str:
     """What a run of `processes` on devices of 80 GB would do and need. No weights are read; nothing is trained.
 
     Raises UserError for flags, tasks and models that a run would refuse too.
@@ -29,7 +29,8 @@ def dry_run_text(config: GrpoOptions, processes: int) -> str:
         config.model, domains=names_of(config.domains), user=config.user, chat_template=config.chat_template
     )
     lengths = prompt_lengths(config, sets, chat) if chat else {}
-    shape = plan_of(config, model, curriculum, processes, min((shared for shared, _ in lengths.values()), default=0))
+    shared = min((shared for shared, _ in lengths.values()), default=0)
+    shape = replace(plan_of(config, model, curriculum, processes, shared), sharding=sharding)
     counts = {domain: len(rows) for domain, rows in sets.training.items()}
     lines = plans.plan_lines(curriculum, counts, method_of(config, curriculum).old_share)
     for stage in curriculum.stages:
@@ -82,7 +83,7 @@ def alternatives(config: GrpoOptions, shape: Plan) -> list[Plan]:
     several = shape.processes if shape.processes > 1 else OTHER_PROCESSES
     found = []
     for rank, targets in ranks:
-        changed = replace(shape, lora_rank=rank, lora_targets=targets)
+        changed = replace(shape, lora_rank=rank, lora_targets=targets, sharding="none")
         found += [replace(changed, processes=1), replace(changed, processes=several)]
         if rank is None:
             found.append(replace(changed, processes=several, sharding="fsdp2"))

@@ -160,7 +160,11 @@ def replacements(
 def check_divided(config: GrpoOptions) -> None:
     """UserError for what cannot be done with a model that is divided over the processes."""
     if config.cl in ("ewc", "l2", "merge"):
-        raise UserError(f"--cl {config.cl} needs the whole model on every process: use replay, kl-anchor or distill")
+        raise UserError(
+            f"--cl {config.cl} needs the whole model on every process, and FSDP divides it: use replay or kl-anchor"
+        )
+    if config.user == "hf":
+        raise UserError("--user hf needs the whole model on every process, which FSDP divides: use scripted or openai")
 
 
 def method_of(config: GrpoOptions, curriculum: plans.Curriculum) -> Method:

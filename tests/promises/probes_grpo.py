@@ -96,9 +96,16 @@ def divided_weights(_: str = "") -> None:
     """FSDP2 between the ranks, through Accelerate, which on the CPU would run plain data parallel without a word."""
     from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
 
-    from lib import launch
+    from lib import launch, sharding
 
-    start = launch.start
+    start, copy = launch.start, sharding.copy_whole
+
+    def checked(model, into):
+        assert all(hasattr(value, "full_tensor") for value in model.parameters())
+        assert not any(hasattr(value, "full_tensor") for value in into.parameters())
+        copy(model, into)
+
+    sharding.copy_whole = checked
 
     def divided(*arguments, **options):
         assert options["sharding"] == ("FSDP",)

@@ -50,18 +50,22 @@ def test_uneven_tasks_idle_ranks_and_raising_worlds(grpo, processes):
     assert one.results["matrix"] == more.results["matrix"]
 
 
-@pytest.mark.parametrize("kind", ["all weights", "adapters"])
+@pytest.mark.parametrize("kind", ["kl-anchor", "kl", "adapters"])
 def test_weights_divided_by_fsdp2(grpo, kind):
     """Two ranks of which each holds a half of the weights: losses, successes and export of two that hold all of them;
     stopped after a stage and resumed they end with the same bits."""
-    flags = {"all weights": "--beta 0 --cl kl-anchor", "adapters": "--beta 0.1 --lora r=4"}[kind]
-    flags += " --updates_per_batch 2 --save_every 3 --keep_checkpoints 20"
+    flags = {
+        "kl-anchor": "--beta 0 --cl kl-anchor",
+        "kl": "--beta 0.1 --is_correction tis",
+        "adapters": "--beta 0.1 --lora r=4",
+    }[kind]
+    flags += " --updates_per_batch 2 --micro_batch_tokens 400 --save_every 3 --keep_checkpoints 20"
     probe = ("probes_grpo:divided_weights", "")
     whole = grpo.once(f"{kind} whole", lambda run: grpo.pair(run, flags).finish())
     divided = grpo.once(f"{kind} divided", lambda run: grpo.pair(run, flags, probe=probe).finish())
     apart = [abs(a - b) for a, b in zip(whole.losses, divided.losses, strict=True)]
-    # Adam enlarges rounding once two updates are made of the same episodes.
-    assert len(apart) == 12 and max(apart[:8]) < 1e-6 and max(apart) < 1e-4, apart
+    print([f"{value:.1e}" for value in apart])
+    assert len(apart) == 12 and max(apart) < 1e-5, apart
     assert divided.results["matrix"] == whole.results["matrix"]
     pairs = [(whole.weights[name], value) for name, value in divided.weights.items()]
     assert max(float((one - other).abs().max()) for one, other in pairs) < GRPO.weight_tolerance

@@ -68,7 +68,8 @@ def causal_model(model: nn.Module) -> nn.Module:
 def layer_classes(model: nn.Module) -> list[str]:
     """Names of the classes of the model's layers, which sharding keeps in one piece. Raises UserError without any."""
     causal = causal_model(model)
-    found = sorted(getattr(causal, "_no_split_modules", None) or ())
+    there = {type(module).__name__ for module in causal.modules()}
+    found = sorted(there.intersection(getattr(causal, "_no_split_modules", None) or ()))
     if not found:
         raise UserError(f"{causal.config.model_type} does not say what its layers are, which FSDP needs: use DDP")
     return found

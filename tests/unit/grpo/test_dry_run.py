@@ -74,7 +74,7 @@ def test_qwen3_4b_with_all_weights(qwen, processes):
     text = dry_run_text(options("--model", qwen, "--beta", 0, "--slots", 16), processes)
     assert f"{PARAMETERS:,} trained (all weights)" in text and "does not fit: " in text
     assert gigabytes(text, "trained weights") == pytest.approx(4 * PARAMETERS / 1e9, abs=0.01)
-    assert "whole weights on every process so far" in text.splitlines()[-2]
+    assert "the engine keeps whole weights on every process" in text.splitlines()[-2]
     table = text.split("what fits 80 GB")[1].splitlines()[2:-2]
     rows = [(" ".join(line.split()[:2]), int(line.split()[2]), line.split()[3]) for line in table]
     assert rows == [("LoRA 16", 1, "none"), ("LoRA 16", 8, "none"), ("all weights", 1, "none"),
