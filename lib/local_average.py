@@ -5,7 +5,8 @@ one CPU, whatever the size). Here every rank copies its gradients into its own p
 have done so, adds the parts up in the order of the ranks: all get the same bits. Between the two a rank may do other
 work, so that nobody waits for a neighbour that is a little late:
 
-    acc.backward(averaging.trained(batch))
+    with averaging.local():
+        acc.backward(model(batch))
     averaging.post()
     ...                           what needs no gradients
     averaging.take()              now the gradients are the mean over the ranks
@@ -50,11 +51,9 @@ class Averaging:
         self.average = _shared_memory(acc, model, self.parameters, timeout_s)
         self.shared = self.average is not None
 
-    @property
-    def trained(self) -> torch.nn.Module:
-        """What forward goes through: with shared memory the module inside DDP's wrapper, so that each rank keeps its
-        own gradients (the wrapper averages only what went through it) and the wrapper costs nothing."""
-        return self.model.module if self.shared else self.model
+    def local(self) -> contextlib.AbstractContextManager:
+        """Around forward and backward: with shared memory each rank keeps its own gradients."""
+        return self.model.no_sync() if self.shared else contextlib.nullcontext()
 
     def post(self) -> None:
         """Show this rank's gradients to the others; nobody waits. Every parameter must have one."""

@@ -250,9 +250,10 @@ def update(session: Session) -> bool:
     if config.episode_length < 200:  # transitions whose future was cut off do not count
         rows = acc.reduce(batch.weight.sum() * batch.actions.shape[1], reduction="sum").clamp_min(1.0)
     set_rates(session)
-    loss, sums, finite = session.averaging.trained(batch.features, batch.actions, targets, batch.weight, seed)
-    # The gradients are averaged over the processes: times their number, over the global count, is the global mean.
-    acc.backward(loss * (acc.num_processes / rows))
+    with session.averaging.local():
+        loss, sums, finite = session.learner(batch.features, batch.actions, targets, batch.weight, seed)
+        # The gradients are averaged over the processes: times their number, over the global count, is the global mean.
+        acc.backward(loss * (acc.num_processes / rows))
     session.averaging.post()
     progress.step += 1
     progress.credit -= 1.0

@@ -1,5 +1,6 @@
 """A model on every rank whose gradients go through shared memory; prints what each rank got, one JSON line per rank."""
 
+import contextlib
 import json
 import sys
 import time
@@ -19,8 +20,8 @@ def gradient(model, rank: int, update: int, averaging: Averaging | None = None) 
     """The flat gradient of one backward pass on data of this rank and update, with `averaging` that of all ranks."""
     generator = torch.Generator().manual_seed(1000 * rank + update)
     model.zero_grad()
-    trained = averaging.trained if averaging else model
-    trained(torch.randn(8, 7, generator=generator)).square().mean().backward()
+    with averaging.local() if averaging else contextlib.nullcontext():
+        model(torch.randn(8, 7, generator=generator)).square().mean().backward()
     if averaging:
         averaging.post()
         if update % 50 == 25 + rank:
