@@ -2,19 +2,17 @@
 
 import contextlib
 import os
-import sys
 from pathlib import Path
 
+import launching
 import pytest
+from cases import TRAINERS
+from runs import Outcome, Stage
+from warm import Warm
 
 HERE = Path(__file__).resolve().parent
+# As `pythonpath` in pyproject.toml.
 SHARED = [str(HERE), str(HERE.parent / "distributed"), str(HERE.parent / "unit" / "protein")]
-sys.path[:0] = SHARED
-
-import launching  # noqa: E402
-from cases import TRAINERS  # noqa: E402
-from runs import Outcome, Stage  # noqa: E402
-from warm import Warm  # noqa: E402
 
 
 @pytest.fixture(scope="session")
