@@ -18,7 +18,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from record import REPOSITORY, write_result
+from record import REPOSITORY, environment, write_result
 
 MODES = {
     "joint": ["--joint", "--cl", "none"],
@@ -42,9 +42,9 @@ def makefile_recipe() -> list[str]:
 
 
 def train(flags: list[str], folder: Path) -> dict:
-    """results.json of one run; of the one that ended in this folder with these flags before, if there is one."""
-    said = folder.with_suffix(".json")
-    if said.exists() and json.loads(said.read_text()) == flags:
+    """results.json of one run; of the one that ended in this folder before, with these flags and at this commit."""
+    said, now = folder.with_suffix(".json"), {"flags": flags, "git_commit": environment()["git_commit"]}
+    if said.exists() and json.loads(said.read_text()) == now:
         return json.loads((folder / "results.json").read_text())
     config = REPOSITORY / "accelerate_configs" / "cpu_2.yaml"
     command = ["accelerate", "launch", "--config_file", str(config), str(REPOSITORY / "scripts" / "train_grpo.py")]
@@ -54,7 +54,7 @@ def train(flags: list[str], folder: Path) -> dict:
     )  # fmt: skip
     if done.returncode:
         raise SystemExit(f"a run failed: {done.stderr.strip()[-800:]}")
-    said.write_text(json.dumps(flags))
+    said.write_text(json.dumps(now))
     return json.loads((folder / "results.json").read_text())
 
 
