@@ -222,6 +222,12 @@ def write_matrix(file: Path, results: dict) -> Path:
     return file
 
 
+def matrix_table(results: dict) -> Table:
+    """The success matrix: a row for each stage, what the model could do before among them."""
+    rows = [[stage, *row] for stage, row in zip(results["stages"], results["matrix"], strict=True)]
+    return Table("Success after each stage", ["stage", *results["domains"]], rows)
+
+
 def tables(
     results: dict, evaluations: dict[str, Evaluation], held_out: dict[str, Evaluation] | None,
     title: str = "Evaluation after the last stage",
@@ -285,7 +291,7 @@ def write_run_report(
         run,
         title="GRPO of an agent with tools: " + ", ".join(results["domains"]),
         summary=summary,
-        tables=tables(results, evaluations, held_out),
+        tables=[matrix_table(results), *tables(results, evaluations, held_out)],
         curves=curves(rows),
         figures=[("Success on each domain after each stage; framed: the stage that learns the domain.", matrix)],
         config=config_dict(config),

@@ -155,3 +155,11 @@ def test_model_card_names_model_method_and_numbers():
     assert "| airline | 0.250 | 0.500 |" in card and "`replay`" in card and "`dapo`" in card
     assert "Backward transfer -0.250" in card
     assert "not defined" in model_card(Config(), {**results(), "bwt": None})
+
+
+def test_the_success_matrix_is_a_table_of_stages_and_domains():
+    from lib.grpo.training_report import matrix_table
+
+    table = matrix_table({"stages": ["start", "one"], "domains": ["airline", "retail"], "matrix": [[0, 0.5], [1, 0.25]]})
+    assert table.columns == ["stage", "airline", "retail"]
+    assert table.rows == [["start", 0, 0.5], ["one", 1, 0.25]]
