@@ -10,6 +10,7 @@ from lib.grpo.training_report import (
     curves,
     final_scores,
     learning_efficiency,
+    matrix_table,
     metric_groups,
     model_card,
     result_table,
@@ -158,8 +159,7 @@ def test_model_card_names_model_method_and_numbers():
 
 
 def test_the_success_matrix_is_a_table_of_stages_and_domains():
-    from lib.grpo.training_report import matrix_table
-
-    table = matrix_table({"stages": ["start", "one"], "domains": ["airline", "retail"], "matrix": [[0, 0.5], [1, 0.25]]})
+    results = {"stages": ["start", "one"], "domains": ["airline", "retail"], "matrix": [[0, 0.5], [1, 0.25]]}
+    table = matrix_table(results)
     assert table.columns == ["stage", "airline", "retail"]
     assert table.rows == [["start", 0, 0.5], ["one", 1, 0.25]]
