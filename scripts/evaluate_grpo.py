@@ -18,15 +18,16 @@ from lib.checkpoint import StopSignals, atomic_write_json
 from lib.distributed import gather_rows, global_sums
 from lib.grpo import run_setup
 from lib.grpo.continual import evaluations as measured
-from lib.grpo.continual.curriculum import deal
 from lib.grpo.continual.tasks import HELD_OUT
 from lib.grpo.engine import ENGINES, make_engine
-from lib.grpo.episodes import Job, play
 from lib.grpo.evaluating import choose_pools, results_of, table_text, write_page
 from lib.grpo.models import DTYPES, load_model
 from lib.grpo.options import DOMAINS, PRECISIONS, GrpoOptions, names_of
+from lib.grpo.progress import Progress
+from lib.grpo.rollouts import Roller
 from lib.grpo.trajectory_files import row_of
 from lib.grpo.users.choose import KINDS as USERS
+from lib.ranks import Ranks
 
 ALIASES = {"temp": "temperature", "eval_temperature": "temperature"}
 
@@ -81,29 +82,26 @@ def main(config: Config) -> None:
         acc.print(note)
     engine = make_engine(config.engine, setup.model, setup.evaluation_sampling, config.slots)
     engine.refresh()
-    rows = [row for pool in pools.values() for row in pool]
-    dealt = deal(len(rows), config.eval_trials, acc.num_processes)[acc.process_index]
-    jobs = [Job(at, sample, sets.make(rows[at])) for at, sample in dealt]
     rolling = time.monotonic()
     with StopSignals() as signals:
+        roller = Roller(
+            Ranks(acc), engine, setup.model, setup.model, setup, sets, Progress(), lambda: signals.requested
+        )  # fmt: skip
         # The same key as the trainer's: the last row of its matrix can be measured again.
         key = ("evaluation", "held out" if config.split == HELD_OUT else "tasks")
-        found, counts = play(
-            engine, jobs, setup.environment, setup.chat, config.seed, key, lambda: signals.requested
-        )  # fmt: skip
-        if signals.agreed(acc):
-            acc.print(f"stopped by {signals.name or 'a signal'}: nothing was written")
-            return
+        played = roller.play(list(enumerate(row for pool in pools.values() for row in pool)), config.eval_trials, key)
+    if played is None:
+        acc.print(f"stopped by {signals.name or 'a signal'}: nothing was written")
+        return
     seconds = time.monotonic() - rolling
-    outcomes = gather_rows(acc, [measured.outcome(each) for each in found])
-    texts = gather_rows(acc, [row_of(each, 0) for each in found] if config.page else [])
-    tokens = global_sums(acc, {"sampled_tokens": float(counts["sampled_tokens"])})["sampled_tokens"]
+    texts = gather_rows(acc, [row_of(each, 0) for each in played.own] if config.page else [])
+    tokens = global_sums(acc, {"sampled_tokens": float(played.counts["sampled_tokens"])})["sampled_tokens"]
     if acc.is_main_process:
-        evaluations = measured.evaluations_of(outcomes, pools)
+        evaluations = measured.evaluations_of(played.outcomes, pools)
         nothing = {domain: measured.do_nothing_success(pool, sets.make) for domain, pool in pools.items()}
         speed = {"sampled_tokens": tokens, "seconds": seconds, "wall_s": time.monotonic() - started}
         results = results_of(config, evaluations, nothing, speed | {"processes": acc.num_processes})
-        unread = sum(each["truncated"] and not each["turns"] and each["error"] is None for each in outcomes)
+        unread = sum(each["truncated"] and not each["turns"] and each["error"] is None for each in played.outcomes)
         if unread:
             longest = setup.evaluation_sampling.max_length
             print(f"{unread} episodes were lost: their prompts are longer than the {longest} tokens of context")

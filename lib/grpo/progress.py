@@ -31,6 +31,7 @@ class Progress:
     grpo_s: float = 0.0
     sums: dict = field(default_factory=lambda: dict.fromkeys(MEANS, 0.0))
     logprob_diff_max: float = 0.0
+    saved_step: int = 0  # of the newest checkpoint
 
     def note_step(self, stage: Stage, row: dict, seconds: float) -> None:
         """Take what results.json wants from a step's figures."""
@@ -51,9 +52,9 @@ class Progress:
         """As JSON, a copy."""
         return asdict(self)
 
-    @classmethod
-    def from_dict(cls, data: dict) -> "Progress":
-        return cls(**{**data, "cursor": Cursor(**data["cursor"])})
+    def load(self, data: dict) -> None:
+        """Become what `to_dict` gave."""
+        vars(self).update(vars(Progress(**{**data, "cursor": Cursor(**data["cursor"])})))
 
 
 def drop_evaluations(metrics: Path, known: int) -> None:

@@ -27,7 +27,7 @@ def pick_record(run: Path) -> str:
 
 def break_record(name: str) -> None:
     """In a run: what is learnt from the episodes of one task is not finite."""
-    from lib.grpo.learning import packing
+    from lib.grpo import learner
 
     def poisoned(samples, *args, **options):
         for sample in samples:
@@ -35,7 +35,7 @@ def break_record(name: str) -> None:
                 sample.advantage = float("nan")
         return pack(samples, *args, **options)
 
-    pack, packing.pack = packing.pack, poisoned
+    pack, learner.pack = learner.pack, poisoned
 
 
 GRPO = TrainerCase(
@@ -63,7 +63,7 @@ GRPO = TrainerCase(
     diverge="--warmstart_lr 1e30",
     poison="grpo_case:break_record",
     pick_record=pick_record,
-    evaluation="lib.grpo.episodes:play",
+    evaluation="lib.grpo.rollouts:play",
     other_model="--model tiny:64,1 --quiet",
     bad_inputs=BAD_INPUTS,
     clocks=("_s", "seconds_per_step"),

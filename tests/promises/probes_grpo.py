@@ -18,10 +18,10 @@ RAISING_GROUP = 3
 def troubled_worlds(folder: str) -> None:
     """Constant groups, worlds that raise at once or in the middle, and a line for each episode in folder/<rank>.jsonl:
     who it was, a digest of its tokens, its reward."""
-    from lib.grpo import episodes
+    from lib.grpo import episodes, rollouts
 
     file = Path(folder, f"{os.environ.get('RANK', '0')}.jsonl").open("a", encoding="utf-8")
-    make, judge, play = episodes.Episode.__init__, episodes.Episode.trajectory, episodes.play
+    make, judge, play = episodes.Episode.__init__, episodes.Episode.trajectory, rollouts.play
     rounds = itertools.count()
 
     def troubled(self, job, environment, chat, seed, noise_key, *rest):
@@ -46,7 +46,7 @@ def troubled_worlds(folder: str) -> None:
         file.flush()
         return found, counts
 
-    episodes.Episode.__init__, episodes.Episode.trajectory, episodes.play = troubled, constant, noted
+    episodes.Episode.__init__, episodes.Episode.trajectory, rollouts.play = troubled, constant, noted
 
 
 def raising(step, turns: int):
@@ -96,16 +96,17 @@ def divided_weights(_: str = "") -> None:
     """FSDP2 between the ranks, through Accelerate, which on the CPU would run plain data parallel without a word."""
     from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
 
-    from lib import launch, sharding
+    from lib import launch
+    from lib.grpo import rollouts
 
-    start, copy = launch.start, sharding.copy_whole
+    start, copy = launch.start, rollouts.copy_whole
 
     def checked(model, into):
         assert all(hasattr(value, "full_tensor") for value in model.parameters())
         assert not any(hasattr(value, "full_tensor") for value in into.parameters())
         copy(model, into)
 
-    sharding.copy_whole = checked
+    rollouts.copy_whole = checked
 
     def divided(*arguments, **options):
         assert options["sharding"] == ("FSDP",)

@@ -143,13 +143,12 @@ def test_two_processes_report_what_one_does(export, tmp_path):
 def test_prompts_that_do_not_fit_are_told(export, capsys, monkeypatch):
     class Alone:
         process_index, num_processes, is_main_process, device = 0, 1, True, torch.device("cpu")
+        distributed_type = "NO"
 
         def print(self, text):
             print(text)
 
     monkeypatch.setattr(SCRIPT.launch, "start", lambda *_, **__: Alone())
-    monkeypatch.setattr(SCRIPT, "global_sums", lambda acc, values: values)
-    monkeypatch.setattr(SCRIPT.StopSignals, "agreed", lambda self, acc: False)
     SCRIPT.main(options("--domains", "airline", "--eval_tasks", 2, "--eval_trials", 1, "--max-length", 9, model=export))
     text = capsys.readouterr().out
     assert "2 episodes were lost: their prompts are longer than the 9 tokens of context" in text

@@ -159,5 +159,6 @@ def test_evaluations_after_a_checkpoint_are_dropped(tmp_path):
     kept = metrics.read_text().split("\n")
     assert [json.loads(line) for line in kept[:-1]] == rows[:4]
     drop_evaluations(tmp_path / "none.jsonl", 2)
-    progress = Progress.from_dict(json.loads(json.dumps(Progress(step=4, evaluated=[[3, "start"]]).to_dict())))
+    progress = Progress()
+    progress.load(json.loads(json.dumps(Progress(step=4, evaluated=[[3, "start"]]).to_dict())))
     assert progress == Progress(step=4, evaluated=[[3, "start"]])

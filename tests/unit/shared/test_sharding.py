@@ -1,4 +1,4 @@
-"""lib.sharding without processes; two ranks that divide a model are in tests/promises/test_promise_grpo.py."""
+"""lib.sharding and lib.divided without processes; ranks that divide a model are in test_promise_grpo.py."""
 
 from types import SimpleNamespace
 
@@ -7,8 +7,9 @@ import torch
 from accelerate.utils import DistributedType
 from torch import nn
 
+from lib.divided import copy_whole, divided_like, release, whole
 from lib.errors import UserError
-from lib.sharding import copy_whole, divide_by_layers, divided_like, is_divided, release, whole, whole_on_main
+from lib.sharding import divide_by_layers, is_divided, whole_on_main
 
 
 def accelerator(kind: DistributedType, second: bool = True, precision: str = "no") -> SimpleNamespace:
