@@ -23,7 +23,7 @@ import torch
 from record import interleaved, write_result
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from lib.grpo.engine import Sampling
+from lib.grpo.engine import Conversation, Sampling
 from lib.grpo.engine.static import StaticEngine
 
 PARTS = ("shapes", "ragged", "exact")
@@ -64,7 +64,7 @@ def benchmark_model() -> Qwen3ForCausalLM:
     return Qwen3ForCausalLM(config).eval()
 
 
-class Talk:
+class Talk(Conversation):
     """A conversation with a given number of tokens in each turn and each answer, whatever is sampled."""
 
     def __init__(self, number: int, prompt: list[int], opening: int, lengths: list[int], answers: list[list[int]]):

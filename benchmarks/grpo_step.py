@@ -46,7 +46,7 @@ from transformers.utils import get_json_schema
 
 from lib.grpo.chat.format import ChatFormat
 from lib.grpo.chat.template import IM_END, IM_START, TRAINING_TEMPLATE
-from lib.grpo.engine import Sampling
+from lib.grpo.engine import Conversation, Sampling
 from lib.grpo.engine.static import StaticEngine
 from lib.grpo.learning.advantages import compute_advantages
 from lib.grpo.learning.losses import Objective
@@ -153,7 +153,7 @@ def reward(completion: list[int]) -> float:
     return sum(completion) % 97 / 97
 
 
-class Talk:
+class Talk(Conversation):
     """A conversation of the engine in which every turn is a call."""
 
     def __init__(self, chat: ChatFormat, messages: list[dict], number: int, group: int, sample: int):

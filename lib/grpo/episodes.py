@@ -5,12 +5,15 @@ An environment that raises, which none should, costs its own episode alone: rewa
 
 import traceback
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from lib.errors import UserError
 from lib.grpo.chat.format import ChatFormat
 from lib.grpo.continual.scores import count_calls
+from lib.grpo.engine.conversation import Conversation
 from lib.grpo.environment import Environment
 from lib.grpo.task import Task
 from lib.grpo.trajectory import Trajectory
@@ -42,15 +45,16 @@ def guarded(call: Callable, *arguments):
         return None, f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
 
 
-class Episode:
-    """A conversation (`engine.conversation.Conversation`) between the policy and an environment.
+class Episode(Conversation):
+    """A conversation between the policy and an environment.
 
     `noise_key` are the numbers that, with task and sample, decide what is drawn: a step of training, an evaluation.
+    `begun`: what `guarded(environment.reset, task)` gave, where that was done before.
     """
 
     def __init__(
         self, job: Job, environment: Environment, chat: ChatFormat, seed: int, noise_key: tuple,
-        should_stop: Callable[[], bool] = lambda: False,
+        should_stop: Callable[[], bool] = lambda: False, begun: tuple | None = None,
     ):  # fmt: skip
         self.job, self.environment, self.chat, self.should_stop = job, environment, chat, should_stop
         task = job.task
@@ -61,23 +65,34 @@ class Episode:
         self.log_probs: list[float] = []
         self.shared: tuple[int, ...] = ()
         self.opening: tuple[int, ...] = (chat.stop_ids[0],)
-        start, self.error = guarded(environment.reset, task)
+        start, self.error = begun or guarded(environment.reset, task)
         if start is not None:
             self.shared, self.opening = chat.prompt(*start)
         self.ids = [*self.shared, *self.opening]
 
     def hear(self, ids: list[int], log_probs: list[float], stopped: bool) -> list[int] | None:
         """A turn: the environment answers it; when it raises, the episode is over."""
+        answer = self.take(ids, log_probs, stopped)
+        return None if answer is None else self.told(answer())
+
+    def take(self, ids: list[int], log_probs: list[float], stopped: bool) -> Callable[[], tuple] | None:
+        """The turn as it was sampled; returns what lets the environment answer it: of this episode alone, so that it
+        may be done in another thread."""
         if self.should_stop():
             return None
         self.spans.append((len(self.ids), len(self.ids) + len(ids)))
         self.ids += ids
         self.log_probs += log_probs
         self.truncated |= not stopped
-        reply, self.error = guarded(self.environment.step, self.chat.text_of(ids))
+        self.stopped = stopped
+        return partial(guarded, self.environment.step, self.chat.text_of(ids))
+
+    def told(self, answer: tuple) -> list[int] | None:
+        """The environment's answer in tokens."""
+        reply, self.error = answer
         if reply is None or reply[1]:
             return None
-        after = self.chat.answer(reply[0], stopped)
+        after = self.chat.answer(reply[0], self.stopped)
         self.ids += after
         return after
 
@@ -120,14 +135,22 @@ class Episode:
 
 def play(
     engine, jobs: list[Job], make_environment: Callable[[], Environment], chat: ChatFormat, seed: int, noise_key: tuple,
-    should_stop: Callable[[], bool] = lambda: False,
+    should_stop: Callable[[], bool] = lambda: False, threads: Executor | None = None,
 ) -> tuple[list[Trajectory], dict]:  # fmt: skip
     """The trajectories of `jobs`, in their order, and the engine's counts.
 
     When `should_stop` says so the episodes end with the turn they are in: what comes back then is worth nothing.
+    threads: for environments that wait for somebody; they are the same without, but one after the other.
     """
-    episodes = [Episode(job, make_environment(), chat, seed, noise_key, should_stop) for job in jobs]
-    counts = engine.play([episode for episode in episodes if episode.error is None])
+    environments = [make_environment() for _ in jobs]
+    tasks = [job.task for job in jobs]
+    begin = threads.map if threads else map
+    starts = begin(lambda environment, task: guarded(environment.reset, task), environments, tasks)
+    episodes = [
+        Episode(job, environment, chat, seed, noise_key, should_stop, start)
+        for job, environment, start in zip(jobs, environments, starts, strict=True)
+    ]
+    counts = engine.play([episode for episode in episodes if episode.error is None], threads)
     return [episode.trajectory() for episode in episodes], counts
 
 

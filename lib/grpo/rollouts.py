@@ -69,9 +69,11 @@ class Roller:
         jobs = [Job(rows[at][0], sample, self.sets.make(rows[at][1])) for at, sample in dealt]
         usual = self.engine.sampling
         self.engine.sampling = sampling or usual
-        own, counts = play(
-            self.engine, jobs, self.setup.environment, self.setup.chat, self.setup.config.seed, key, self.requested
-        )
+        with self.setup.threads() as threads:
+            own, counts = play(
+                self.engine, jobs, self.setup.environment, self.setup.chat, self.setup.config.seed, key,
+                self.requested, threads,
+            )  # fmt: skip
         self.engine.sampling = usual
         if self.ranks.any(self.requested()):
             return None

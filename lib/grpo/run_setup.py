@@ -1,6 +1,8 @@
 """From the flags of a run to its parts: tasks, stages, model, environments."""
 
 from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -43,6 +45,10 @@ class Setup:
         """A new environment, as training and evaluation have it."""
         limits = Limits(self.config.max_turns, self.config.max_errors)
         return Environment(self.make_user, limits, Shaping.parse(self.config.reward_shaping))
+
+    def threads(self) -> AbstractContextManager[Executor | None]:
+        """Where users answer who take their time: --user openai. The others answer at once, or compute themselves."""
+        return ThreadPoolExecutor(self.config.openai_threads) if self.config.user == "openai" else nullcontext()
 
     @cached_property
     def sampling(self) -> Sampling:

@@ -1,6 +1,9 @@
 """What an engine and an episode say to each other: token ids in, token ids out."""
 
+from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 
@@ -19,8 +22,8 @@ class Sampling:
     stop_ids: tuple[int, ...] = ()
 
 
-class Conversation(Protocol):
-    """One dialogue of model turns and answers.
+class Conversation:
+    """One dialogue of model turns and answers; to be derived from.
 
     `shared` are the ids that many conversations begin with (policy and tools of a domain), `opening` those that follow
     and that the conversations of one group share; the first turn is sampled after both. `noise` is a 63-bit number:
@@ -35,9 +38,20 @@ class Conversation(Protocol):
     def hear(self, ids: list[int], log_probs: list[float], stopped: bool) -> list[int] | None:
         """Takes a turn as sampled, its stop token included when `stopped`. Returns the ids that follow up to the next
         turn (a tool's result, what the user said, the header of the reply), or None when the dialogue is over."""
+        raise NotImplementedError
+
+    def take(self, ids: list[int], log_probs: list[float], stopped: bool) -> Callable[[], object] | None:
+        """`hear` in two parts, for engines with threads: what may be done in one of them to answer this turn, or None
+        when the dialogue is over."""
+        return partial(self.hear, ids, log_probs, stopped)
+
+    def told(self, answer) -> list[int] | None:
+        """What `hear` returns, from what that gave."""
+        return answer
 
     def cut(self) -> None:
         """Called instead of the next turn when the conversation with the answer would outgrow `max_length`."""
+        raise NotImplementedError
 
 
 class Engine(Protocol):
@@ -45,6 +59,7 @@ class Engine(Protocol):
 
     def refresh(self) -> None: ...
 
-    def play(self, conversations: list[Conversation]) -> dict:
-        """Plays them all, in any order; returns counts: `sampled_tokens`, `prefilled_tokens`, `decode_steps`,
+    def play(self, conversations: list[Conversation], threads: Executor | None = None) -> dict:
+        """Plays them all, in any order. With `threads` turns are answered there, several at a time, while others are
+        sampled; it changes no result. Returns counts: `sampled_tokens`, `prefilled_tokens`, `decode_steps`,
         `busy_share` (sampled tokens over slots times decode steps), `seconds`."""

@@ -4,12 +4,13 @@ It is what the static engine is tested against, and what runs architectures that
 """
 
 import time
+from concurrent.futures import Executor
 
 import torch
 from torch import Tensor, nn
 
 from lib.grpo.engine.conversation import Conversation, Sampling
-from lib.grpo.engine.rounds import begun, with_room
+from lib.grpo.engine.rounds import answered, begun, with_room
 from lib.grpo.engine.sampling import draw, turn_budget, uniforms
 
 
@@ -26,28 +27,25 @@ class ReferenceEngine:
     def refresh(self) -> None:
         """Nothing is kept between turns."""
 
-    def play(self, conversations: list[Conversation]) -> dict:
+    def play(self, conversations: list[Conversation], threads: Executor | None = None) -> dict:
         """See `Engine.play`. What `hear` raises comes through."""
         began, counts = time.perf_counter(), {"sampled_tokens": 0, "prefilled_tokens": 0, "decode_steps": 0}
         training = self.model.training
         self.model.eval()
         with torch.no_grad():
             for start in range(0, len(conversations), self.slots):
-                self._play_batch(conversations[start : start + self.slots], counts)
+                self._play_batch(conversations[start : start + self.slots], counts, threads)
         self.model.train(training)
         busy = counts["sampled_tokens"] / max(1, self.slots * counts["decode_steps"])
         return counts | {"busy_share": busy, "seconds": time.perf_counter() - began}
 
-    def _play_batch(self, conversations: list[Conversation], counts: dict) -> None:
+    def _play_batch(self, conversations: list[Conversation], counts: dict, threads: Executor | None) -> None:
         talks = begun(conversations)
         while talks:
-            fitting, talks = with_room(talks, self.sampling), []
+            fitting = with_room(talks, self.sampling)
             if not fitting:
                 return
-            for (conversation, ids), (new, log_probs, stopped) in zip(fitting, self._turn(fitting, counts)):
-                answer = conversation.hear(new, log_probs, stopped)
-                if answer is not None:
-                    talks.append((conversation, [*ids, *new, *answer]))
+            talks = answered(fitting, self._turn(fitting, counts), threads)
 
     def _turn(self, talks: list, counts: dict) -> list[tuple[list[int], list[float], bool]]:
         """(tokens, log-probabilities, stopped) of one turn of each conversation."""

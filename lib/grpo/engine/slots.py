@@ -38,6 +38,7 @@ class Row:
     began: int = 0
     budget: int = 0
     pending: list[int] = field(default_factory=list)
+    waits: int = 0  # ids in the slot of a row that waits for an answer, whatever the clock says
 
     @property
     def length(self) -> int:
@@ -46,7 +47,7 @@ class Row:
 
     def own_at(self, clock: int) -> int:
         """Ids in the slot now: one more with each step of the turn."""
-        return self.own + clock - self.began
+        return self.waits or self.own + clock - self.began
 
 
 class Slots:
@@ -104,6 +105,16 @@ class Slots:
             store[target, :, :own] = store[source, :, :own]
         for buffer in (self.logits, self.uniforms, self.tokens, self.log_probs):
             buffer[target] = buffer[source]
+
+    def swap(self, one: int, other: int, own: int, others: int) -> None:
+        """Exchanges two slots of so many own ids."""
+        for store in self.keys_values:
+            kept = store[one, :, :own].clone()
+            store[one, :, :others] = store[other, :, :others]
+            store[other, :, :own] = kept
+        pair = [one, other]
+        for buffer in (self.logits, self.uniforms, self.tokens, self.log_probs):
+            buffer[pair] = buffer[pair[::-1]]
 
     def segments(self, rows: list[tuple[int, Row]]) -> list[Segment]:
         """The pending ids of rows as segments: neighbouring slots of equal shape and prefix together."""

@@ -3,6 +3,7 @@
 import time
 from collections import Counter, deque
 from collections.abc import Iterator
+from concurrent.futures import Executor
 
 import torch
 from torch import Tensor, nn
@@ -59,10 +60,14 @@ class StaticEngine:
         """Most tokens of the next turn of a conversation of `length` ids; 0 cuts it."""
         return turn_budget(length, self.sampling)
 
-    def play(self, conversations: list[Conversation]) -> dict:
+    def play(self, conversations: list[Conversation], threads: Executor | None = None) -> dict:
         """See `Engine.play`. What `hear` raises comes through."""
         with torch.inference_mode():
-            return _Round(self, conversations).play()
+            if threads is None:
+                return Round(self, conversations).play()
+            from lib.grpo.engine.waiting import WaitingRound
+
+            return WaitingRound(self, conversations, threads).play()
 
     @torch.no_grad()
     def _compare_with_model(self) -> None:
@@ -84,7 +89,7 @@ def new_stores(decoder: Decoder, rows: int, tokens: int) -> list[Tensor]:
     return [torch.empty(shape, dtype=decoder.dtype, device=decoder.device) for _ in decoder.layers]
 
 
-class _Round:
+class Round:
     """One call of `play`."""
 
     def __init__(self, engine: StaticEngine, conversations: list[Conversation]) -> None:
@@ -115,16 +120,29 @@ class _Round:
         self._admit(list(range(self.slots.count)))
         arrangement = self._arrange() if self.rows else None
         while self.rows:
-            self._sample(arrangement)
-            ended = self._ended() if self._look() else []
-            everyone = len(ended) == len(self.rows)
-            if not everyone:
-                self._forward(arrangement)
+            ended, forwarded = self._advance(arrangement)
             if ended:
-                self._finish(ended, forwarded=not everyone)
+                self._finish(ended, forwarded)
                 arrangement = self._arrange() if self.rows else None
+        return self._summary(time.perf_counter() - began)
+
+    def _summary(self, seconds: float) -> dict:
         busy = self.counts["sampled_tokens"] / max(1, self.engine.slots * self.counts["decode_steps"])
-        return self.counts | {"busy_share": busy, "seconds": time.perf_counter() - began}
+        return self.counts | {"busy_share": busy, "seconds": seconds}
+
+    def _advance(self, arrangement: Arrangement) -> tuple[list[tuple[int, int, bool]], bool]:
+        """A token for every row that is being sampled; (the turns that are over, whether it went through the model)."""
+        self._sample(arrangement)
+        ended = self._ended() if self._look() else []
+        forwarded = len(ended) < arrangement.count
+        if forwarded:
+            self._forward(arrangement)
+        return ended, forwarded
+
+    @property
+    def playing(self) -> list[Row]:
+        """The rows that are being sampled, in the first slots."""
+        return self.rows
 
     def _sample(self, arrangement: Arrangement) -> None:
         slots, count, step = self.slots, arrangement.count, arrangement.turn_step
@@ -149,7 +167,7 @@ class _Round:
     def _ended(self) -> list[tuple[int, int, bool]]:
         """(slot, tokens of the turn, stopped) of the turns that are over."""
         flags, ended = self.stopped.tolist(), []
-        for slot, row in enumerate(self.rows):
+        for slot, row in enumerate(self.playing):
             if flags[slot]:
                 sampled = self.slots.tokens[slot, : self.clock - row.began]
                 ended.append((slot, int(self.engine.stops[sampled].int().argmax()) + 1, True))
@@ -168,25 +186,31 @@ class _Round:
         free, talking = [], []
         for slot, count, stopped in ended:
             row = self.rows[slot]
-            ids, log_probs = self.slots.tokens[slot, :count].tolist(), self.slots.log_probs[slot, :count].tolist()
-            self.counts["sampled_tokens"] += count
+            ids, log_probs = self._turn(slot, count)
             answer = row.conversation.hear(ids, log_probs, stopped)
-            if answer is None:
-                free.append(slot)
-                continue
-            # Keys and values of the last token are known when it went through the forward, and of its answer never.
-            fed = forwarded and len(answer) > 0
-            length = row.length + count + len(answer)
-            row.own += count if fed else count - 1
-            row.pending = list(answer) if fed else [ids[-1], *answer]
-            row.budget = self.engine.budget(row.conversation, length)
-            if row.budget:
+            if answer is not None and self._goes_on(row, ids, answer, forwarded):
                 talking.append((slot, row))
             else:
-                row.conversation.cut()
                 free.append(slot)
         self._prefill_answers(talking)
         self._replace(sorted(free))
+
+    def _turn(self, slot: int, count: int) -> tuple[list[int], list[float]]:
+        """Tokens and log-probabilities of a turn."""
+        self.counts["sampled_tokens"] += count
+        return self.slots.tokens[slot, :count].tolist(), self.slots.log_probs[slot, :count].tolist()
+
+    def _goes_on(self, row: Row, ids: list[int], answer: list[int], forwarded: bool) -> bool:
+        """Notes what is to be prefilled after the turn `ids`; False when there is no room for another turn."""
+        # Keys and values of the last token are known when it went through the forward, and of its answer never.
+        fed = forwarded and len(answer) > 0
+        length = row.length + len(ids) + len(answer)
+        row.own += len(ids) if fed else len(ids) - 1
+        row.pending = list(answer) if fed else [ids[-1], *answer]
+        row.budget = self.engine.budget(row.conversation, length)
+        if not row.budget:
+            row.conversation.cut()
+        return row.budget > 0
 
     def _prefill_answers(self, talking: list[tuple[int, Row]]) -> None:
         if not talking:
@@ -207,6 +231,10 @@ class _Round:
             left = free
         else:
             left = self._admit(free)
+        self._close(left)
+
+    def _close(self, left: list[int]) -> None:
+        """Closes slots whose rows are gone by rows from the end."""
         for slot in reversed(left):
             last = len(self.rows) - 1
             if slot != last:
@@ -276,10 +304,11 @@ class _Round:
         return torch.cat(found)
 
     def _arrange(self) -> Arrangement:
-        self.stopped = torch.zeros(len(self.rows), dtype=torch.bool, device=self.decoder.device)
-        ends = [row.began + row.budget for row in self.rows]
+        playing = self.playing
+        self.stopped = torch.zeros(len(playing), dtype=torch.bool, device=self.decoder.device)
+        ends = [row.began + row.budget for row in playing]
         self.deadline = max(ends) if self.engine.lockstep else min(ends)
-        return self.slots.arrange(self.rows, self.clock)
+        return self.slots.arrange(playing, self.clock)
 
 
 def _chunks(segments: list[Segment], chunk: int) -> Iterator[list[tuple[Segment, bool]]]:

@@ -11,13 +11,14 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import Executor
 
 import torch
 from torch import Tensor, nn
 
 from lib.errors import UserError
 from lib.grpo.engine.conversation import Conversation, Sampling
-from lib.grpo.engine.rounds import begun, with_room
+from lib.grpo.engine.rounds import answered, begun, with_room
 from lib.grpo.engine.sampling import turn_budget
 from lib.grpo.engine.weights import causal_lm
 from lib.seeds import derive
@@ -68,7 +69,7 @@ class VllmEngine:
         self.llm.apply_model(lambda served: served.load_weights(weights))
         self.llm.reset_prefix_cache()
 
-    def play(self, conversations: list[Conversation]) -> dict:
+    def play(self, conversations: list[Conversation], threads: Executor | None = None) -> dict:
         """See `Engine.play`. All conversations take their next turn together; vLLM orders the work inside a turn.
 
         `decode_steps` is the sum of the longest turns, `prefilled_tokens` counts what the prefix cache saves too.
@@ -76,13 +77,11 @@ class VllmEngine:
         began, counts = time.perf_counter(), {"sampled_tokens": 0, "prefilled_tokens": 0, "decode_steps": 0}
         talks = begun(conversations)
         while talks:
-            fitting, talks = with_room(talks, self.sampling), []
-            for (conversation, ids), (new, log_probs) in zip(fitting, self._turns(fitting)):
-                counts["sampled_tokens"] += len(new)
-                counts["prefilled_tokens"] += len(ids)
-                answer = conversation.hear(new, log_probs, new[-1] in self.sampling.stop_ids)
-                if answer is not None:
-                    talks.append((conversation, [*ids, *new, *answer]))
+            fitting = with_room(talks, self.sampling)
+            turns = [(new, log_probs, new[-1] in self.sampling.stop_ids) for new, log_probs in self._turns(fitting)]
+            counts["sampled_tokens"] += sum(len(new) for new, _, _ in turns)
+            counts["prefilled_tokens"] += sum(len(ids) for _, ids in fitting)
+            talks = answered(fitting, turns, threads)
             counts["decode_steps"] += self.longest_turn
         busy = counts["sampled_tokens"] / max(1, self.slots * counts["decode_steps"])
         return counts | {"busy_share": busy, "seconds": time.perf_counter() - began}

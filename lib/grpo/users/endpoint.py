@@ -8,6 +8,7 @@ import hashlib
 import http.client
 import json
 import os
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -70,7 +71,7 @@ class Endpoint:
         message = self._ask(body)
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)
-            temporary = path.with_suffix(f".{os.getpid()}.tmp")
+            temporary = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}.tmp")
             temporary.write_text(json.dumps(message), encoding="utf-8")
             temporary.replace(path)
         return message

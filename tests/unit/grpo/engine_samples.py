@@ -6,6 +6,8 @@ from collections.abc import Callable
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
+from lib.grpo.engine import Conversation
+
 VOCABULARY = 96
 _SIZES = {
     "hidden_size": 48,
@@ -41,7 +43,7 @@ def tiny_model(kind: str = "qwen3", seed: int = 0, **changes) -> torch.nn.Module
     return model.eval()
 
 
-class ScriptedConversation:
+class ScriptedConversation(Conversation):
     """Answers that are a function of the seed and of what was sampled; keeps all that was said."""
 
     def __init__(self, seed: int, turns: int = 3, shared: int = 19, group: int = 4, most_answer: int = 11) -> None:

@@ -19,7 +19,7 @@ class TurnsEngine:
     def __init__(self, turns: list[dict], limit: int = 100_000, stopped: bool = True):
         self.turns, self.limit, self.stopped = turns, limit, stopped
 
-    def play(self, conversations) -> dict:
+    def play(self, conversations, threads=None) -> dict:
         sampled = 0
         for conversation in conversations:
             length = len(conversation.shared) + len(conversation.opening)

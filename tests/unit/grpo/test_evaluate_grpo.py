@@ -5,6 +5,8 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -140,19 +142,75 @@ def test_two_processes_report_what_one_does(export, tmp_path):
     assert not (page.parent / "plots").exists()
 
 
+class Alone:
+    """An Accelerator of one process, as far as the script asks."""
+
+    process_index, num_processes, is_main_process, device = 0, 1, True, torch.device("cpu")
+    distributed_type = "NO"
+
+    def print(self, text):
+        print(text)
+
+
 def test_prompts_that_do_not_fit_are_told(export, capsys, monkeypatch):
-    class Alone:
-        process_index, num_processes, is_main_process, device = 0, 1, True, torch.device("cpu")
-        distributed_type = "NO"
-
-        def print(self, text):
-            print(text)
-
     monkeypatch.setattr(SCRIPT.launch, "start", lambda *_, **__: Alone())
     SCRIPT.main(options("--domains", "airline", "--eval_tasks", 2, "--eval_trials", 1, "--max-length", 9, model=export))
     text = capsys.readouterr().out
     assert "2 episodes were lost: their prompts are longer than the 9 tokens of context" in text
     assert "2       2    0.000" in text
+
+
+class Customers:
+    """An endpoint whose customers greet, say one thing more, and leave; the first `together` answer at once."""
+
+    def __init__(self, together: int):
+        self.meeting, self.asked, outer = threading.Barrier(together), [], self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                messages = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["messages"]
+                said = sum(row["role"] == "assistant" for row in messages)
+                outer.asked.append(said)
+                if said == 0 and outer.asked.count(0) <= together:
+                    outer.meeting.wait(30)
+                text = ["Hello.", "Please cancel my flight.", "###STOP###"][min(said, 2)]
+                body = json.dumps({"choices": [{"message": {"role": "assistant", "content": text}}]}).encode()
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *arguments):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.base = f"http://127.0.0.1:{self.server.server_port}/v1"
+
+
+def test_customers_behind_an_endpoint_are_asked_together(export, monkeypatch, tmp_path):
+    monkeypatch.setattr(SCRIPT.launch, "start", lambda *_, **__: Alone())
+    customers, results = Customers(together=4), []
+    flags = ["--user", "openai", "--openai-model", "m", "--openai-api-base", customers.base, "--domains", "airline",
+             "--eval_tasks", 4, "--eval_trials", 2, "--max-turns", 3, "--max_new_tokens", 5]  # fmt: skip
+    for threads in (4, 1):
+        report = tmp_path / f"{threads}.json"
+        SCRIPT.main(options(*flags, "--openai_threads", threads, "--report_json", report, model=export))
+        results.append(json.loads(report.read_text()))
+    customers.server.shutdown()
+    customers.server.server_close()
+    assert not customers.meeting.broken and customers.asked.count(0) == 16, "four openings were under way at once"
+    for name in ("trials", "basic", "fine_grained"):
+        assert results[0][name] == results[1][name], name
+    assert results[0]["basic"]["airline"]["errors"] == 0 and results[0]["user"] == "openai"
+
+
+def test_an_endpoint_that_nobody_answers_costs_the_episodes(export, monkeypatch, capsys):
+    monkeypatch.setattr(SCRIPT.launch, "start", lambda *_, **__: Alone())
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    SCRIPT.main(options("--user", "openai", "--openai-model", "m", "--openai-api-base", "http://127.0.0.1:9/v1",
+                        "--domains", "airline", "--eval_tasks", 2, "--eval_trials", 1, model=export))  # fmt: skip
+    line = next(row for row in capsys.readouterr().out.splitlines() if row.startswith("airline"))
+    assert line.split()[1:4] == ["2", "2", "0.000"] and line.split()[-1] == "2", line
 
 
 def test_a_model_gets_what_the_flags_say(export):
