@@ -50,5 +50,5 @@ class Ranks:
         return contextlib.nullcontext() if last or self.divided else self._acc.no_sync(module)
 
     def clip(self, parameters, largest: float) -> Tensor:
-        """Scale the gradients so that their norm over all processes is at most `largest`; their norm before."""
+        """Scale the gradients to a norm over all processes of at most `largest`; the norm before. Collective."""
         return whole(self._acc.clip_grad_norm_(parameters, largest))

@@ -58,7 +58,7 @@ class Config:
     openai_api_key: str | None = option(None, "its key; better in OPENAI_API_KEY; never written to a file", "episodes",
                                         secret=True)  # fmt: skip
     openai_model: str | None = option(None, "its model", "episodes")
-    openai_threads: int = option(32, "its requests at once, of a process; changes no result", "episodes", minimum=1)
+    openai_threads: int = option(32, "its requests at once, of a process", "episodes", minimum=1)
     temperature: float = option(1.0, "of sampling; 0: the most probable tokens", "episodes", minimum=0)
     max_turns: int = option(20, "assistant messages after which an episode has failed", "episodes", minimum=1)
     max_errors: int = option(5, "refused tool calls after which it has", "episodes", minimum=1)

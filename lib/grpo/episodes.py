@@ -45,11 +45,17 @@ def guarded(call: Callable, *arguments):
         return None, f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
 
 
+def unless(should_stop: Callable[[], bool], call: Callable, *arguments):
+    """As `guarded`; nothing is called any more when `should_stop` says so by then: (None, None)."""
+    return (None, None) if should_stop() else guarded(call, *arguments)
+
+
 class Episode(Conversation):
     """A conversation between the policy and an environment.
 
     `noise_key` are the numbers that, with task and sample, decide what is drawn: a step of training, an evaluation.
-    `begun`: what `guarded(environment.reset, task)` gave, where that was done before.
+    `begun`: what `guarded(environment.reset, task)` gave, where that was done before; (None, None) is an episode that
+    is over before it began.
     """
 
     def __init__(
@@ -66,7 +72,8 @@ class Episode(Conversation):
         self.shared: tuple[int, ...] = ()
         self.opening: tuple[int, ...] = (chat.stop_ids[0],)
         start, self.error = begun or guarded(environment.reset, task)
-        if start is not None:
+        self.began = start is not None
+        if self.began:
             self.shared, self.opening = chat.prompt(*start)
         self.ids = [*self.shared, *self.opening]
 
@@ -85,7 +92,7 @@ class Episode(Conversation):
         self.log_probs += log_probs
         self.truncated |= not stopped
         self.stopped = stopped
-        return partial(guarded, self.environment.step, self.chat.text_of(ids))
+        return partial(unless, self.should_stop, self.environment.step, self.chat.text_of(ids))
 
     def told(self, answer: tuple) -> list[int] | None:
         """The environment's answer in tokens."""
@@ -118,7 +125,7 @@ class Episode(Conversation):
             error=self.error,
             truncated=self.truncated,
         )
-        if self.error is None:
+        if self.began and self.error is None:
             self._judge(found, environment, task)
         return found
 
@@ -145,12 +152,12 @@ def play(
     environments = [make_environment() for _ in jobs]
     tasks = [job.task for job in jobs]
     begin = threads.map if threads else map
-    starts = begin(lambda environment, task: guarded(environment.reset, task), environments, tasks)
+    starts = begin(lambda environment, task: unless(should_stop, environment.reset, task), environments, tasks)
     episodes = [
         Episode(job, environment, chat, seed, noise_key, should_stop, start)
         for job, environment, start in zip(jobs, environments, starts, strict=True)
     ]
-    counts = engine.play([episode for episode in episodes if episode.error is None], threads)
+    counts = engine.play([episode for episode in episodes if episode.began], threads)
     return [episode.trajectory() for episode in episodes], counts
 
 

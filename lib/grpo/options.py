@@ -39,7 +39,7 @@ class TaskOptions(RunArgs):
     openai_api_key: str | None = option(None, "its key; better in OPENAI_API_KEY; never written to a file", "tasks",
                                         secret=True)  # fmt: skip
     openai_model: str | None = option(None, "its model", "tasks")
-    openai_threads: int = option(32, "its requests at once, of a process; changes no result", "tasks", minimum=1)
+    openai_threads: int = option(32, "its requests at once, of a process", "tasks", minimum=1)
 
 
 @dataclass

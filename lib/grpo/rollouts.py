@@ -27,7 +27,7 @@ class Played:
 
     own: list[Trajectory]
     outcomes: list[dict]
-    counts: dict[str, float] = field(default_factory=dict)  # of this process: sampled_tokens, seconds
+    counts: dict[str, float] = field(default_factory=dict)  # of this process, by the engine; of a step only two
     # Of a step of training: those of the groups with contrast, by (group, sample), and the figures of its row.
     advantages: dict[tuple[int, int], float] = field(default_factory=dict)
     row: dict = field(default_factory=dict)

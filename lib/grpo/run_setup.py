@@ -1,8 +1,8 @@
 """From the flags of a run to its parts: tasks, stages, model, environments."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -46,9 +46,18 @@ class Setup:
         limits = Limits(self.config.max_turns, self.config.max_errors)
         return Environment(self.make_user, limits, Shaping.parse(self.config.reward_shaping))
 
-    def threads(self) -> AbstractContextManager[Executor | None]:
+    @contextmanager
+    def threads(self) -> Iterator[Executor | None]:
         """Where users answer who take their time: --user openai. The others answer at once, or compute themselves."""
-        return ThreadPoolExecutor(self.config.openai_threads) if self.config.user == "openai" else nullcontext()
+        if self.config.user != "openai":
+            yield None
+            return
+        pool = ThreadPoolExecutor(self.config.openai_threads)
+        try:
+            yield pool
+        finally:
+            # After an error nobody waits for what is still queued.
+            pool.shutdown(wait=False, cancel_futures=True)
 
     @cached_property
     def sampling(self) -> Sampling:

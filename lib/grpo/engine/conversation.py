@@ -61,5 +61,8 @@ class Engine(Protocol):
 
     def play(self, conversations: list[Conversation], threads: Executor | None = None) -> dict:
         """Plays them all, in any order. With `threads` turns are answered there, several at a time, while others are
-        sampled; it changes no result. Returns counts: `sampled_tokens`, `prefilled_tokens`, `decode_steps`,
-        `busy_share` (sampled tokens over slots times decode steps), `seconds`."""
+        sampled: the same tokens up to rounding, which depends on who is sampled together.
+
+        Returns counts: `sampled_tokens`, `prefilled_tokens`, `decode_steps`, `busy_share` (sampled tokens over slots
+        times decode steps), `seconds`.
+        """

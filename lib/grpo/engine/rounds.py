@@ -27,10 +27,8 @@ def with_room(talks: list[Talk], sampling: Sampling) -> list[Talk]:
     return fitting
 
 
-def answered(
-    talks: list[Talk], turns: list[tuple[list[int], list[float], bool]], threads: Executor | None
-) -> list[Talk]:
-    """The conversations that go on after their turns (ids, log-probabilities, stopped), with the answers."""
+def answered(talks: list[Talk], turns: list[Turn], threads: Executor | None) -> list[Talk]:
+    """The conversations that go on after these turns, with the answers."""
     works = [conversation.take(*turn) for (conversation, _), turn in zip(talks, turns, strict=True)]
     begin = threads.map if threads else map
     answers = iter(begin(lambda work: work(), [work for work in works if work is not None]))

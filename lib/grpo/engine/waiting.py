@@ -1,18 +1,24 @@
 """The static engine with environments that take their time: turns are answered in threads while others are sampled."""
 
+from __future__ import annotations
+
 import time
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from typing import TYPE_CHECKING
 
 from lib.grpo.engine.conversation import Conversation
+from lib.grpo.engine.slot_round import Round
 from lib.grpo.engine.slots import Row
-from lib.grpo.engine.static import Round, StaticEngine
+
+if TYPE_CHECKING:
+    from lib.grpo.engine.static import StaticEngine
 
 
 class WaitingRound(Round):
     """The rows that are sampled lie in slots 0 to `active` - 1; behind them those that wait for their answers.
 
-    A row that waits keeps its keys and values. What is sampled depends on no slot, so the order in which answers come
-    changes nothing.
+    A row that waits keeps its keys and values. What is sampled depends on no slot: the order in which answers come
+    decides who is sampled together and so the rounding, no more.
     """
 
     def __init__(self, engine: StaticEngine, conversations: list[Conversation], threads: Executor) -> None:
@@ -38,8 +44,10 @@ class WaitingRound(Round):
             if self.active:
                 ended, forwarded = self._advance(arrangement)
             else:
-                wait([future for _, _, future in self.asked.values() if future], return_when=FIRST_COMPLETED)
                 self.ready = self._ready()
+                if not self.ready:
+                    wait([future for _, _, future in self.asked.values()], return_when=FIRST_COMPLETED)
+                    self.ready = self._ready()
             for turn in reversed(ended):
                 self._ask(*turn, forwarded)
             if ended or self.ready:

@@ -27,7 +27,7 @@ class EndpointError(RuntimeError):
 
 
 class Endpoint:
-    """`complete(messages, tools)` asks for one message.
+    """`complete(messages, tools)` asks for one message; several threads may ask at once.
 
     `base` is the address up to and with `/v1`; `cache` a folder, or None; `retries` counts further attempts, with waits
     of `backoff_s`, twice that, and so on.

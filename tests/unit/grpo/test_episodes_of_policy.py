@@ -123,9 +123,14 @@ def test_an_episode_that_outgrows_the_context():
 
 
 def test_a_signal_ends_the_episode_with_its_turn():
-    calls = iter([False, True])
-    found, _ = played(TurnsEngine(expert(TASK)), should_stop=lambda: next(calls))
-    assert len(found.spans) == 1, "the turn that was under way is not taken"
+    class Told(Environment):
+        def step(self, message):
+            told.append(message)
+            return super().step(message)
+
+    told = []
+    found, _ = played(TurnsEngine(expert(TASK)), Told, should_stop=lambda: len(told) == 1)
+    assert len(found.spans) == len(told) == 1, "the turn that was under way is not taken"
 
 
 def test_noise_differs_between_samples_groups_and_steps_alone():

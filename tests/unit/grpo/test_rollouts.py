@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from policy_samples import DOMAIN, chat_format, write_export
+from policy_samples import DOMAIN, write_export
 
 from lib.errors import UserError
 from lib.grpo import run_setup
@@ -205,7 +205,3 @@ def test_a_loss_that_is_no_number_names_its_records(export):
         learner(found).teach(played.own, broken, (DOMAIN,), Method(), None, 0.05)
     task = next(each.task_id for each in played.own if each.group == 1)
     assert f"airline/{task}" in str(raised.value)
-
-
-def test_the_chat_format_is_that_of_the_export(export):
-    assert roller(options(export)).setup.chat.stop_ids == chat_format().stop_ids
