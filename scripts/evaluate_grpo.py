@@ -21,6 +21,7 @@ from lib.grpo.continual import evaluations as measured
 from lib.grpo.continual.tasks import HELD_OUT
 from lib.grpo.engine import ENGINES, make_engine
 from lib.grpo.evaluating import choose_pools, results_of, table_text, write_page
+from lib.grpo.judge import KINDS as JUDGES
 from lib.grpo.models import DTYPES, load_model
 from lib.grpo.options import DOMAINS, PRECISIONS, GrpoOptions, names_of
 from lib.grpo.progress import Progress
@@ -54,7 +55,8 @@ class Config:
     eval_trials: int = option(4, "trials of each", "tasks", minimum=1)
 
     user: str = option("scripted", "who the agent talks to; none: a ticket, alone", "episodes", choices=USERS)
-    openai_api_base: str | None = option(None, "endpoint of --user openai", "episodes")
+    judge: str = option("none", "of NL_ASSERTION in data; none: left out of the reward", "episodes", choices=JUDGES)
+    openai_api_base: str | None = option(None, "endpoint of --user and --judge openai", "episodes")
     openai_api_key: str | None = option(None, "its key; better in OPENAI_API_KEY; never written to a file", "episodes",
                                         secret=True)  # fmt: skip
     openai_model: str | None = option(None, "its model", "episodes")

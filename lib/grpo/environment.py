@@ -11,7 +11,9 @@ Nothing an agent writes raises: what cannot be understood or carried out comes b
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
+from lib.grpo.judge import Judge
 from lib.grpo.messages import Reply, read_reply
 from lib.grpo.reward import Reward, score
 from lib.grpo.shaping import Shaping
@@ -53,12 +55,19 @@ class Limits:
 
 
 class Environment:
-    """One episode at a time. `user` makes the user of a task; the default is the scripted one, `ticket.nobody` none."""
+    """One episode at a time. `user` makes the user of a task; the default is the scripted one, `ticket.nobody` none.
 
-    def __init__(self, user: UserFactory = scripted_user, limits: Limits | None = None, shaping: Shaping | None = None):
+    judge: of the parts of a reward that are put in words; without one they are left out of it.
+    """
+
+    def __init__(
+        self, user: UserFactory = scripted_user, limits: Limits | None = None, shaping: Shaping | None = None,
+        judge: Judge | None = None,
+    ):  # fmt: skip
         self._make_user = user
         self.limits = limits or Limits()
         self.shaping = shaping or Shaping()
+        self.judge = judge
         self.task: Task | None = None
 
     def reset(self, task: Task) -> tuple[list[dict], list[dict]]:
@@ -116,10 +125,11 @@ class Environment:
         return self.messages[before + 1 :], self.end is not None
 
     def reward(self) -> Reward:
-        """The reward of the episode so far: 0 until it has ended, see `reward.score`."""
+        """The reward of the episode so far: 0 until it has ended, see `reward.score`. Asks the judge, who may raise."""
         if self.task is None:
             raise ValueError("no episode: call reset(task) first")
-        strict = score(self.task, self.world, self.said, self.end)
+        judge = partial(self.judge.verdicts, messages=self.messages) if self.judge else None
+        strict = score(self.task, self.world, self.said, self.end, judge)
         return self.shaping.add(strict, self)
 
     def _carry_out(self, reply: Reply) -> None:

@@ -69,6 +69,7 @@ class Episode(Conversation):
         self.truncated = False
         self.spans: list[tuple[int, int]] = []
         self.log_probs: list[float] = []
+        self.judged: tuple | None = None
         self.shared: tuple[int, ...] = ()
         self.opening: tuple[int, ...] = (chat.stop_ids[0],)
         start, self.error = begun or guarded(environment.reset, task)
@@ -126,11 +127,16 @@ class Episode(Conversation):
             truncated=self.truncated,
         )
         if self.began and self.error is None:
-            self._judge(found, environment, task)
+            self._reward(found, environment, task)
         return found
 
-    def _judge(self, found: Trajectory, environment: Environment, task: Task) -> None:
-        reward, found.error = guarded(environment.reward)
+    def judge(self) -> None:
+        """Work out the reward ahead of `trajectory`, which may be done in another thread."""
+        if self.began and self.error is None:
+            self.judged = unless(self.should_stop, self.environment.reward)
+
+    def _reward(self, found: Trajectory, environment: Environment, task: Task) -> None:
+        reward, found.error = self.judged or guarded(environment.reward)
         if reward is None:
             return
         found.reward, found.success, found.breakdown = reward.total, reward.success, dict(reward.breakdown)
@@ -158,6 +164,8 @@ def play(
         for job, environment, start in zip(jobs, environments, starts, strict=True)
     ]
     counts = engine.play([episode for episode in episodes if episode.began], threads)
+    for _ in begin(Episode.judge, episodes):
+        pass
     return [episode.trajectory() for episode in episodes], counts
 
 

@@ -9,6 +9,7 @@ from lib.grpo.chat.tiny import TinySize
 from lib.grpo.continual.choose import METHODS
 from lib.grpo.continual.replaying import CHOICES
 from lib.grpo.engine import ENGINES
+from lib.grpo.judge import KINDS as JUDGES
 from lib.grpo.learning.losses import CORRECTIONS, KINDS
 from lib.grpo.learning.warm_start import parse_warm_start
 from lib.grpo.shaping import Shaping
@@ -32,10 +33,11 @@ class TaskOptions(RunArgs):
     telecom_tasks: str | None = option(None, "the same for telecom", "tasks")
     tau2_data: str | None = option(None, "directory of tau2-bench data; default: generated worlds", "tasks")
     user: str = option("scripted", "who the agent talks to; none: a ticket, alone", "tasks", choices=USERS)
+    judge: str = option("none", "of NL_ASSERTION in data; none: left out of the reward", "tasks", choices=JUDGES)
     max_turns: int = option(20, "assistant messages after which an episode has failed", "tasks", minimum=1)
     max_errors: int = option(5, "refused tool calls after which it has", "tasks", minimum=1)
     reward_shaping: str = option("", "added to success while training, as db_fraction:0.2,read:0.1", "tasks")
-    openai_api_base: str | None = option(None, "endpoint of --user openai", "tasks")
+    openai_api_base: str | None = option(None, "endpoint of --user and --judge openai", "tasks")
     openai_api_key: str | None = option(None, "its key; better in OPENAI_API_KEY; never written to a file", "tasks",
                                         secret=True)  # fmt: skip
     openai_model: str | None = option(None, "its model", "tasks")
@@ -172,6 +174,8 @@ def check_options(config: GrpoOptions, processes: int | None = None) -> list[str
         )
     if config.is_correction == "auto":
         config.is_correction = "tis" if config.engine == "vllm" else "off"
+    if config.judge != "none" and not (config.tau2_data or any(task_files(config).values())):
+        raise UserError(f"--judge {config.judge} has no effect on generated tasks: give --tau2-data, or drop it")
     levels_of(config.level)
     gate_of(config.stage_gate)
     Shaping.parse(config.reward_shaping)

@@ -4,6 +4,7 @@ Each part is 0 or 1. A part that is not in the basis is worked out and shown but
 judge: without one it is left out of the product, and `Reward.dropped` says so.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from lib.grpo.task import BASIS, Action, Task
@@ -12,6 +13,7 @@ from lib.grpo.users.vocabulary import NUMBER, NUMERIC
 from lib.grpo.worlds.tools import ToolError, written
 from lib.grpo.worlds.world import ASSISTANT, Call, World
 
+JUDGED = "NL_ASSERTION"
 # How an episode may end and still count.
 GOOD_ENDS = ("user_stop", "agent_stop")
 # In generated tasks a message with more numbers than this communicates none: nobody can find the answer in it. Dates,
@@ -45,11 +47,14 @@ class Reward:
     faults: tuple[str, ...] = ()
 
 
-def score(task: Task, world: World, said: list[str], end: str | None) -> Reward:
+def score(
+    task: Task, world: World, said: list[str], end: str | None, judge: Callable[[list[str]], list[bool]] | None = None
+) -> Reward:
     """The reward of an episode that left `world` with its calls, told the user `said` and ended with `end`.
 
-    `end` is None while the episode goes on. A task without criteria, or with neither actions nor assertions, gives 1
-    for DB and ENV_ASSERTION.
+    `end` is None while the episode goes on. judge: says of each of some statements whether it holds in the dialogue;
+    it is asked when nothing else in the basis has failed. A task without criteria, or with neither actions nor
+    assertions, gives 1 for DB and ENV_ASSERTION.
     """
     if world.faults:
         return Reward(0.0, 0.0, {}, (), note=f"a tool failed: {world.faults[0]}", faults=tuple(world.faults))
@@ -72,9 +77,14 @@ def score(task: Task, world: World, said: list[str], end: str | None) -> Reward:
         ),
         *_check_refused(criteria, said),
     ]
-    parts = {part: 1.0 for part in BASIS if part != "NL_ASSERTION"}
+    parts = {part: 1.0 for part in BASIS if part != JUDGED}
     for check in checks:
         parts[check.part] *= check.met
+    if judge is not None and JUDGED in task.basis:
+        parts[JUDGED] = float(all(parts[part] for part in task.basis if part != JUDGED))
+        if parts[JUDGED]:
+            checks += _check_judged(criteria.get("nl_assertions") or [], judge)
+            parts[JUDGED] = float(all(check.met for check in checks if check.part == JUDGED))
     dropped = tuple(part for part in task.basis if part not in parts)
     total = 1.0
     for part in task.basis:
@@ -94,6 +104,11 @@ def matches(action: Action, call: Call) -> bool:
     return {name: value for name, value in call.arguments.items() if name in names} == {
         name: value for name, value in action.arguments.items() if name in names
     }
+
+
+def _check_judged(statements: list[str], judge: Callable[[list[str]], list[bool]]) -> list[Check]:
+    verdicts = judge(statements) if statements else []
+    return [Check(JUDGED, text, met) for text, met in zip(statements, verdicts, strict=True)]
 
 
 def _check_refused(criteria: dict, said: list[str]) -> list[Check]:

@@ -20,6 +20,7 @@ from lib.grpo.continual.tasks import TaskRow, TaskSets, gather_tasks, generated_
 from lib.grpo.engine import Sampling
 from lib.grpo.environment import Environment, Limits
 from lib.grpo.generation.generate import TRAINING_SEEDS, templates
+from lib.grpo.judge import Judge, make_judge
 from lib.grpo.learning.losses import Objective
 from lib.grpo.learning.warm_start import parse_warm_start
 from lib.grpo.models import DTYPES, add_lora, load_model
@@ -28,6 +29,7 @@ from lib.grpo.shaping import Shaping
 from lib.grpo.trajectory_files import drop_after
 from lib.grpo.users.choose import user_factory
 from lib.grpo.users.endpoint import Endpoint
+from lib.grpo.users.language import Complete
 from lib.grpo.users.local_model import LocalModel
 from lib.seeds import derive
 
@@ -40,16 +42,17 @@ class Setup:
     model: nn.Module
     chat: ChatFormat
     make_user: Callable
+    judge: Judge | None = None
 
     def environment(self) -> Environment:
         """A new environment, as training and evaluation have it."""
         limits = Limits(self.config.max_turns, self.config.max_errors)
-        return Environment(self.make_user, limits, Shaping.parse(self.config.reward_shaping))
+        return Environment(self.make_user, limits, Shaping.parse(self.config.reward_shaping), self.judge)
 
     @contextmanager
     def threads(self) -> Iterator[Executor | None]:
-        """Where users answer who take their time: --user openai. The others answer at once, or compute themselves."""
-        if self.config.user != "openai":
+        """Where an endpoint is asked, by the user or the judge. A model in this process computes on its own."""
+        if "openai" not in (self.config.user, self.config.judge) or self.config.user == "hf":
             yield None
             return
         pool = ThreadPoolExecutor(self.config.openai_threads)
@@ -91,18 +94,18 @@ def with_model(config: GrpoOptions, model: nn.Module, chat: ChatFormat, device: 
         config.max_length = min(config.max_length, longest)
     if longest is not None and config.max_length > longest:
         raise UserError(f"--max-length {config.max_length}: the model reads at most {longest} tokens")
-    return Setup(config, model.to(device), chat, user_factory(config.user, _complete(config, model, chat)))
+    speaks = LocalModel(model, chat.tokenizer).complete if config.user == "hf" else _endpoint(config, "user")
+    judge = make_judge(config.judge, _endpoint(config, "judge"))
+    return Setup(config, model.to(device), chat, user_factory(config.user, speaks), judge)
 
 
-def _complete(config: GrpoOptions, model: nn.Module, chat: ChatFormat):
-    """Who writes the messages of a user that is a language model."""
-    if config.user == "hf":
-        return LocalModel(model, chat.tokenizer).complete
-    if config.user == "openai":
-        if not config.openai_api_base or not config.openai_model:
-            raise UserError("--user openai needs --openai-api-base and --openai-model")
-        return Endpoint(config.openai_api_base, config.openai_model, config.openai_api_key).complete
-    return None
+def _endpoint(config: GrpoOptions, flag: str) -> Complete | None:
+    """What asks the endpoint, where --user or --judge want it."""
+    if getattr(config, flag) != "openai":
+        return None
+    if not config.openai_api_base or not config.openai_model:
+        raise UserError(f"--{flag} openai needs --openai-api-base and --openai-model")
+    return Endpoint(config.openai_api_base, config.openai_model, config.openai_api_key).complete
 
 
 def plan(config: GrpoOptions) -> tuple[plans.Curriculum, TaskSets]:
