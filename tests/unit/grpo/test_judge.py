@@ -124,7 +124,7 @@ def test_a_judge_that_fails_costs_its_own_episode(tmp_path, threads):
         lambda: Environment(lambda task, world: Leaves(), judge=Judge(left.pop(0).complete)), chat_format(), 0,
         ("train", 0), threads=pool,
     )  # fmt: skip
-    assert [each.end for each in found] == ["user_stop"] * 3
+    assert [each.end for each in found] == ["user_stop", None, "user_stop"]
     assert [(each.reward, each.error is None) for each in found] == [(1.0, True), (0.0, False), (1.0, True)]
     assert "JudgeError" in found[1].error and [len(model.asked) for model in models] == [1, 1, 1]
 
