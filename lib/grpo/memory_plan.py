@@ -132,7 +132,8 @@ class MemoryPlan:
             return {"all-reduce of gradient buckets": buckets * plan.updates_per_batch}
         units, batches = sizes.layers + 1, self.micro_batches * plan.updates_per_batch
         return {
-            "all-gather of weights for the rollout": units,
+            # One tensor after the other into the engine's whole copy (`lib.divided.copy_whole`).
+            "all-gather of weights for the rollout": sizes.tensors,
             "all-gather of weights, forward and backward": 2 * units * batches,
             "reduce-scatter of gradients": units * batches,
             "all-reduce of the gradient norm": plan.updates_per_batch,

@@ -34,6 +34,7 @@ class Sizes:
 
     parameters: int
     trained: int
+    tensors: int  # that hold weights, adapters included
     layers: int
     hidden: int
     vocabulary: int
@@ -81,6 +82,7 @@ def measure(
     return Sizes(
         parameters=parameters,
         trained=trained,
+        tensors=sum(1 for _ in model.parameters()),
         layers=layers,
         hidden=config.hidden_size,
         vocabulary=config.vocab_size,

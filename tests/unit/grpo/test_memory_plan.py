@@ -154,6 +154,10 @@ def test_tokens_and_collectives_of_a_step(lora, full):
     sharded = changed(full, processes=8, max_length=4000, sharding="zero3").collectives
     assert sharded["all-gather of weights, forward and backward"] == 2 * 37 * 2
     assert sharded["reduce-scatter of gradients"] == 37 * 2
+    # Of a layer: 4 projections, 2 norms of heads, 2 norms, 3 of the MLP; the embedding (tied) and the last norm.
+    assert sharded["all-gather of weights for the rollout"] == 36 * 11 + 2
+    adapters = changed(lora, processes=8, sharding="fsdp2").collectives
+    assert adapters["all-gather of weights for the rollout"] == 36 * (11 + 2 * 7) + 2
 
 
 def test_what_fits_is_left_alone():
