@@ -71,8 +71,9 @@ train-grpo: $(STAMP)  ## about ten minutes on two CPU processes, a tiny model bu
 	@test -f "$(CONFIG_FILE)" || { echo "error: CONFIG=$(CONFIG) found neither in accelerate_configs nor as a file" >&2; exit 2; }
 	@export OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}; $(LAUNCH) scripts/train_grpo.py $(GRPO_RECIPE) $(ARGS)
 
-test: $(STAMP)  ## the whole test suite; ARGS= goes to pytest
-	@$(BIN)/python -m pytest $(ARGS)
+# Half of the suite's time processes wait for one another: files of tests run side by side, each in one worker.
+test: $(STAMP)  ## the whole test suite; ARGS= goes to pytest, as ARGS="-n 0 -x" for one test after the other
+	@$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(STAMP)  ## ruff, rules and format
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -99,6 +99,8 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="folder of the run directories; what ended there is not run again")
     parser.add_argument("--extra", default="", help="further flags of the trainer, as one string")
     args = parser.parse_args()
+    if args.extra and args.mode == "forgetting":
+        parser.error("--extra is for joint: what the stages of forgetting differ in is written here")
     flags, runs = [*makefile_recipe(), *shlex.split(args.extra)], []
     with tempfile.TemporaryDirectory() as scratch:
         for seed in range(1, args.seeds + 1):

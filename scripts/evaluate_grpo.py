@@ -18,12 +18,12 @@ from lib.checkpoint import StopSignals, atomic_write_json
 from lib.distributed import gather_rows, global_sums
 from lib.grpo import run_setup
 from lib.grpo.continual import evaluations as measured
-from lib.grpo.continual.tasks import HELD_OUT
+from lib.grpo.continual.tasks import HELD_OUT, dropped_note
 from lib.grpo.engine import ENGINES, make_engine
 from lib.grpo.evaluating import choose_pools, results_of, table_text, write_page
 from lib.grpo.judge import KINDS as JUDGES
 from lib.grpo.models import DTYPES, load_model
-from lib.grpo.options import DOMAINS, PRECISIONS, GrpoOptions, names_of
+from lib.grpo.options import DOMAINS, PRECISIONS, GrpoOptions, check_judge, names_of
 from lib.grpo.progress import Progress
 from lib.grpo.rollouts import Roller
 from lib.grpo.trajectory_files import row_of
@@ -79,9 +79,11 @@ class Config:
 def main(config: Config) -> None:
     acc = launch.start(config, precision=None, sharding=())
     started = time.monotonic()
+    check_judge(config)
     pools, sets = choose_pools(config)
     setup = prepare(config, acc.device)
-    for note in (*setup.chat.notes, *sets.notes):
+    dropped = sets.dropped(pools) if config.judge == "none" else {}
+    for note in (*setup.chat.notes, *sets.notes, *map(dropped_note, dropped.items())):
         acc.print(note)
     engine = make_engine(config.engine, setup.model, setup.evaluation_sampling, config.slots)
     engine.refresh()
@@ -104,6 +106,7 @@ def main(config: Config) -> None:
         nothing = {domain: measured.do_nothing_success(pool, sets.make) for domain, pool in pools.items()}
         speed = {"sampled_tokens": tokens, "seconds": seconds, "wall_s": time.monotonic() - started}
         results = results_of(config, evaluations, nothing, speed | {"processes": acc.num_processes})
+        results["dropped"] = dropped
         unread = sum(each["truncated"] and not each["turns"] and each["error"] is None for each in played.outcomes)
         if unread:
             longest = setup.evaluation_sampling.max_length

@@ -11,6 +11,7 @@ import copy
 import sys
 import time
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from accelerate import Accelerator
@@ -34,7 +35,7 @@ from lib.grpo.continual import curriculum as plans
 from lib.grpo.continual import evaluations as measured
 from lib.grpo.continual.methods import Method, copy_of, load_weights
 from lib.grpo.continual.scores import mean_forgetting
-from lib.grpo.continual.tasks import TaskSets
+from lib.grpo.continual.tasks import TaskSets, dropped_note
 from lib.grpo.dry_run import dry_run_text
 from lib.grpo.engine import make_engine
 from lib.grpo.learner import Learner
@@ -94,7 +95,8 @@ def main(config: GrpoOptions) -> None:
     curriculum, sets = run_setup.plan(config)
     setup = run_setup.prepare(config, acc.device)
     run = RunDirectory.create(acc, config, TRAINER, launch.environment_facts(acc))
-    for note in (*notes, *setup.chat.notes, *sets.notes):
+    dropped = sets.dropped(sets.evaluation) if config.judge == "none" else {}
+    for note in (*notes, *setup.chat.notes, *sets.notes, *map(dropped_note, dropped.items())):
         run.note(acc, note)
     session = prepare(acc, run, config, setup, curriculum, sets)
     batch, facts = run_setup.announcement(config, setup.model, curriculum, sets, acc.num_processes)
@@ -196,7 +198,8 @@ def warm_up(session: Session, stage: plans.Stage) -> bool:
     """Copying exercises, then demonstrations. False when a signal came."""
     config, progress, sets = session.config, session.progress, session.sets
     demonstrations = Demonstrations(
-        run_setup.demonstrated(config, sets), sets.make, session.setup.environment, session.setup.chat,
+        run_setup.demonstrated(config, sets), sets.make, partial(session.setup.environment, judged=False),
+        session.setup.chat,
         config.warmstart_noise, config.seed, config.user == "none",
     )  # fmt: skip
     steps, copying = parse_warm_start(config.warmstart), config.copying_steps
@@ -423,6 +426,7 @@ def finish(session: Session) -> dict | None:
     final = {domain: measured.Evaluation.of_json(values) for domain, values in progress.last.items()}
     results = run_results.results_of(session.curriculum, session.sets, progress, final, held_out)
     results |= {"wall_s": round(session.log.wall_s(), 3), "processes": acc.num_processes}
+    results["dropped"] = session.sets.dropped(session.sets.evaluation) if config.judge == "none" else {}
     results["weights_sha256"] = state_hash(acc.unwrap_model(session.learner.policy))
     assert_equal_across_ranks(acc, results["weights_sha256"], "final weights")
     model = merged(session.roller.whole_model(acc.is_main_process))

@@ -31,6 +31,14 @@ class Job:
     task: Task
 
 
+@dataclass(frozen=True)
+class Threads:
+    """Where users and judges are asked who take their time; None: here, one after the other."""
+
+    users: Executor | None = None
+    judges: Executor | None = None
+
+
 def guarded(call: Callable, *arguments):
     """(what an environment's `call` returns, None), or (None, its error and where it came from).
 
@@ -148,24 +156,23 @@ class Episode(Conversation):
 
 def play(
     engine, jobs: list[Job], make_environment: Callable[[], Environment], chat: ChatFormat, seed: int, noise_key: tuple,
-    should_stop: Callable[[], bool] = lambda: False, threads: Executor | None = None,
+    should_stop: Callable[[], bool] = lambda: False, threads: Threads = Threads(),
 ) -> tuple[list[Trajectory], dict]:  # fmt: skip
     """The trajectories of `jobs`, in their order, and the engine's counts.
 
     When `should_stop` says so the episodes end with the turn they are in: what comes back then is worth nothing.
-    threads: for environments that wait for somebody; they are the same without, but one after the other.
     """
     environments = [make_environment() for _ in jobs]
     tasks = [job.task for job in jobs]
-    begin = threads.map if threads else map
+    begin = threads.users.map if threads.users else map
     starts = begin(lambda environment, task: unless(should_stop, environment.reset, task), environments, tasks)
     episodes = [
         Episode(job, environment, chat, seed, noise_key, should_stop, start)
         for job, environment, start in zip(jobs, environments, starts, strict=True)
     ]
-    counts = engine.play([episode for episode in episodes if episode.began], threads)
-    for _ in begin(Episode.judge, episodes):
-        pass
+    counts = engine.play([episode for episode in episodes if episode.began], threads.users)
+    if threads.judges:
+        list(threads.judges.map(Episode.judge, episodes))
     return [episode.trajectory() for episode in episodes], counts
 
 

@@ -56,7 +56,18 @@ def results_of(config, evaluations: dict[str, Evaluation], do_nothing: dict[str,
     scores = evaluation_scores(evaluations, do_nothing)
     groups = metric_groups(scores, evaluations, None, ())
     successes = [found.success.value for found in evaluations.values()]
-    asked = ("model", "split", "level", "user", "temperature", "seed", "eval_tasks", "eval_trials", "tau2_data")
+    asked = (
+        "model",
+        "split",
+        "level",
+        "user",
+        "judge",
+        "temperature",
+        "seed",
+        "eval_tasks",
+        "eval_trials",
+        "tau2_data",
+    )
     return {
         **{name: getattr(config, name) for name in asked},
         "domains": list(evaluations),

@@ -174,12 +174,17 @@ def check_options(config: GrpoOptions, processes: int | None = None) -> list[str
         )
     if config.is_correction == "auto":
         config.is_correction = "tis" if config.engine == "vllm" else "off"
-    if config.judge != "none" and not (config.tau2_data or any(task_files(config).values())):
-        raise UserError(f"--judge {config.judge} has no effect on generated tasks: give --tau2-data, or drop it")
+    check_judge(config)
     levels_of(config.level)
     gate_of(config.stage_gate)
     Shaping.parse(config.reward_shaping)
     return notes
+
+
+def check_judge(config) -> None:
+    """UserError for --judge where there is nothing to judge."""
+    if config.judge != "none" and not (config.tau2_data or any(task_files(config).values())):
+        raise UserError(f"--judge {config.judge} has no effect on generated tasks: give --tau2-data, or drop it")
 
 
 def names_of(text: str) -> tuple[str, ...]:

@@ -7,13 +7,12 @@ judge: without one it is left out of the product, and `Reward.dropped` says so.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lib.grpo.task import BASIS, Action, Task
+from lib.grpo.task import BASIS, JUDGED, Action, Task
 from lib.grpo.users.parser import normalise, understand
 from lib.grpo.users.vocabulary import NUMBER, NUMERIC
 from lib.grpo.worlds.tools import ToolError, written
 from lib.grpo.worlds.world import ASSISTANT, Call, World
 
-JUDGED = "NL_ASSERTION"
 # How an episode may end and still count.
 GOOD_ENDS = ("user_stop", "agent_stop")
 # In generated tasks a message with more numbers than this communicates none: nobody can find the answer in it. Dates,
@@ -80,12 +79,10 @@ def score(
     parts = {part: 1.0 for part in BASIS if part != JUDGED}
     for check in checks:
         parts[check.part] *= check.met
-    if judge is not None and JUDGED in task.basis:
-        parts[JUDGED] = float(all(parts[part] for part in task.basis if part != JUDGED))
-        if parts[JUDGED]:
-            checks += _check_judged(criteria.get("nl_assertions") or [], judge)
-            parts[JUDGED] = float(all(check.met for check in checks if check.part == JUDGED))
-    dropped = tuple(part for part in task.basis if part not in parts)
+    if judge is not None and JUDGED in task.basis and all(parts[part] for part in task.basis if part != JUDGED):
+        checks += _check_judged(criteria.get("nl_assertions") or [], judge)
+        parts[JUDGED] = float(all(check.met for check in checks if check.part == JUDGED))
+    dropped = (JUDGED,) if judge is None and JUDGED in task.basis else ()
     total = 1.0
     for part in task.basis:
         total *= parts.get(part, 1.0)

@@ -1,7 +1,7 @@
 """From the flags of a run to its parts: tasks, stages, model, environments."""
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,6 +19,7 @@ from lib.grpo.continual.methods import Method
 from lib.grpo.continual.tasks import TaskRow, TaskSets, gather_tasks, generated_rows, write_task_files
 from lib.grpo.engine import Sampling
 from lib.grpo.environment import Environment, Limits
+from lib.grpo.episodes import Threads
 from lib.grpo.generation.generate import TRAINING_SEEDS, templates
 from lib.grpo.judge import Judge, make_judge
 from lib.grpo.learning.losses import Objective
@@ -44,20 +45,22 @@ class Setup:
     make_user: Callable
     judge: Judge | None = None
 
-    def environment(self) -> Environment:
-        """A new environment, as training and evaluation have it."""
+    def environment(self, judged: bool = True) -> Environment:
+        """A new environment, as training and evaluation have it; a demonstration needs no judge."""
         limits = Limits(self.config.max_turns, self.config.max_errors)
-        return Environment(self.make_user, limits, Shaping.parse(self.config.reward_shaping), self.judge)
+        shaping = Shaping.parse(self.config.reward_shaping)
+        return Environment(self.make_user, limits, shaping, self.judge if judged else None)
 
     @contextmanager
-    def threads(self) -> Iterator[Executor | None]:
-        """Where an endpoint is asked, by the user or the judge. A model in this process computes on its own."""
-        if "openai" not in (self.config.user, self.config.judge) or self.config.user == "hf":
-            yield None
+    def threads(self) -> Iterator[Threads]:
+        """Where an endpoint is asked. The other users answer at once, or compute in this process themselves."""
+        asks = [kind == "openai" for kind in (self.config.user, self.config.judge)]
+        if not any(asks):
+            yield Threads()
             return
         pool = ThreadPoolExecutor(self.config.openai_threads)
         try:
-            yield pool
+            yield Threads(*(pool if asked else None for asked in asks))
         finally:
             # After an error nobody waits for what is still queued.
             pool.shutdown(wait=False, cancel_futures=True)

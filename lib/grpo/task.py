@@ -11,7 +11,9 @@ from lib.grpo.worlds.world import ASSISTANT, USER, Domain, World
 
 # The parts of a reward. The last two are our own, for generated tasks: tools that must not have been called, and
 # whether the user was told of the refusal that the rules ask for.
-BASIS = ("DB", "ENV_ASSERTION", "COMMUNICATE", "ACTION", "NL_ASSERTION", "FORBIDDEN", "REFUSAL")
+# Statements in words, which a language model judges.
+JUDGED = "NL_ASSERTION"
+BASIS = ("DB", "ENV_ASSERTION", "COMMUNICATE", "ACTION", JUDGED, "FORBIDDEN", "REFUSAL")
 
 
 @dataclass(frozen=True)

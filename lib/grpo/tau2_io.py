@@ -173,7 +173,7 @@ def _check_task(row, where: str) -> None:
     for part in _optional(criteria, "reward_basis", list, where) or []:
         if part not in BASIS:
             raise UserError(f"{where}: reward_basis holds {part!r}: expected {', '.join(BASIS)}")
-    for name in ("communicate_info", "forbidden"):
+    for name in ("communicate_info", "forbidden", "nl_assertions"):
         _check_texts(_optional(criteria, name, list, where), f"{where}: {name}")
     _optional(initial, "initialization_data", dict, where)
     for place, message in enumerate(_optional(initial, "message_history", list, where) or []):

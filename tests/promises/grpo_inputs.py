@@ -134,6 +134,7 @@ BAD_INPUTS = (
              good_data=True),
     BadInput("ignored flag", "--replay_ratio 0.5", ("--replay_ratio", "no effect", "--cl replay")),
     BadInput("nothing to forget", "--joint --cl replay", ("--joint", "--cl replay", "drop one")),
+    BadInput("nothing to judge", "--judge openai", ("--judge openai", "no effect", "drop it")),
     BadInput("a gate that is none", "--stage_gate often", ("--stage-gate often", "MIN_PASS,MAX_REPEATS")),
     BadInput("a warm start that is none", "--warmstart 300", ("--warmstart 300", "sft:STEPS")),
     BadInput("unknown loss", "--loss ppo", ("--loss", "'ppo'", "dapo")),

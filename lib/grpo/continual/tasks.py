@@ -14,7 +14,7 @@ from lib.errors import UserError
 from lib.files import atomic_write_text, to_json
 from lib.grpo.generation.draw import Draw
 from lib.grpo.generation.generate import LEVELS, TRAINING_SEEDS, make_task, templates
-from lib.grpo.task import Task
+from lib.grpo.task import JUDGED, Task
 from lib.grpo.tau2_io import load_tau2
 from lib.seeds import derive, numpy_generator
 
@@ -51,6 +51,12 @@ class TaskSets:
     benchmark: dict[tuple[str, str], Task] = field(default_factory=dict, repr=False)
     notes: tuple[str, ...] = ()
 
+    def dropped(self, pools: dict[str, Sequence[TaskRow]]) -> dict[str, int]:
+        """Parts of rewards that are left out without a judge -> in how many tasks of `pools`."""
+        tasks = [self.benchmark[row.key] for rows in pools.values() for row in rows if row.template is None]
+        count = sum(JUDGED in task.basis for task in tasks)
+        return {JUDGED: count} if count else {}
+
     def make(self, row: TaskRow) -> Task:
         """The task of a row, with its world."""
         return self.benchmark[row.key] if row.template is None else _generated(row)
@@ -59,6 +65,12 @@ class TaskSets:
 @lru_cache(maxsize=1024)
 def _generated(row: TaskRow) -> Task:
     return make_task(row.domain, row.template, row.seed, row.level)
+
+
+def dropped_note(item: tuple[str, int]) -> str:
+    """In words, an item of `TaskSets.dropped`."""
+    part, count = item
+    return f"{part} needs a judge: left out of the reward of {count} evaluation tasks (--judge openai)"
 
 
 def gather_tasks(

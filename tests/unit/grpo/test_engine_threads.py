@@ -18,7 +18,7 @@ from lib.grpo.engine.reference import ReferenceEngine
 from lib.grpo.engine.rounds import answered, begun
 from lib.grpo.engine.static import StaticEngine
 from lib.grpo.environment import Environment
-from lib.grpo.episodes import Job, play
+from lib.grpo.episodes import Job, Threads, play
 from lib.grpo.generation.generate import task_of_seed
 from lib.grpo.options import GrpoOptions
 from lib.grpo.run_setup import Setup
@@ -192,7 +192,7 @@ def test_episodes_begin_and_are_answered_in_threads():
     environments = [Remote(), Remote(), Remote(), Raises("reset", OSError("no line"))]
     with ThreadPoolExecutor(4) as pool:
         found, _ = play(Says(), [Job(at, 0, task) for at, task in enumerate(tasks)], lambda: environments.pop(0),
-                        chat_format(), 0, ("train", 0), threads=pool)  # fmt: skip
+                        chat_format(), 0, ("train", 0), threads=Threads(users=pool))  # fmt: skip
     assert len(openings) == len(answers) == 3 and threading.current_thread().name not in openings | answers
     assert [each.task_id for each in found] == [task.id for task in tasks]
     assert [each.error is None for each in found] == [True, True, True, False] and "no line" in found[3].error
@@ -217,7 +217,7 @@ def test_nobody_is_asked_any_more_after_a_signal(threads):
         for engine in (ReferenceEngine(model, sampling, 12), StaticEngine(model, sampling, 12)):
             stop.clear()
             asked.clear()
-            play(engine, jobs, Told, chat_format(), 0, ("train", 0), stop.is_set, pool)
+            play(engine, jobs, Told, chat_format(), 0, ("train", 0), stop.is_set, Threads(users=pool))
             assert 1 <= len(asked) <= (threads or 1)
 
 
@@ -236,10 +236,13 @@ def test_an_error_does_not_wait_for_the_queue():
     config = GrpoOptions(user="openai", openai_threads=1)
     done = []
     began = time.monotonic()
-    with pytest.raises(KeyboardInterrupt), Setup(config, None, None, None).threads() as pool:
+    with pytest.raises(KeyboardInterrupt), Setup(config, None, None, None).threads() as found:
+        pool = found.users
         for number in range(20):
             pool.submit(lambda number=number: (time.sleep(0.2), done.append(number)))
         raise KeyboardInterrupt
     assert time.monotonic() - began < 1 and len(done) <= 1
-    with Setup(GrpoOptions(), None, None, None).threads() as pool:
-        assert pool is None
+    with Setup(GrpoOptions(), None, None, None).threads() as found:
+        assert found == Threads()
+    with Setup(GrpoOptions(user="hf", judge="openai"), None, None, None).threads() as found:
+        assert found.users is None and found.judges is not None
