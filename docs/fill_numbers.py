@@ -217,7 +217,7 @@ def grpo_learning() -> str:
 def grpo_forgetting() -> str:
     result = load("grpo_learning_forgetting")
     return words(
-        "falls by {:.2f} without a method, by {:.2f} with a quarter of each step replayed, medians of {} seeds",
+        "falls by {:.2f} without a method, by {:.2f} with a quarter of each step replayed ({} seed)",
         pick(result, "median", "none_first_domain_fall"), pick(result, "median", "replay_first_domain_fall"),
         len(pick(result, "runs") or []) or None,
     )  # fmt: skip
@@ -260,7 +260,7 @@ ROWS = [
     ("a whole step, 2,000 tokens and 6 turns, group 8 / TRL's GRPOTrainer", grpo_step, "grpo_step"),
     ("GRPO loss curves of 1, 2 and 3 processes, 20 steps, 8 settings", grpo_curves, "grpo_curves"),
     ("tiny model, ten minutes on two processes, success on three domains", grpo_learning, "grpo_learning_joint"),
-    ("the same in turn at a higher rate, 20 steps each: the first domain, from its own stage to the end", grpo_forgetting,
+    ("the same in turn at a higher rate, 20 steps each: first domain, from its own stage to the end", grpo_forgetting,
      "grpo_learning_forgetting"),
 ]  # fmt: skip
 
