@@ -10,7 +10,7 @@ Resume:      add --resume auto
 import math
 import os
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from accelerate import Accelerator
@@ -30,11 +30,11 @@ from lib.checkpoint import (
     save_export,
 )
 from lib.clock import StepClock
-from lib.distributed import assert_equal_across_ranks, gather_rows, global_sums, state_hash
-from lib.errors import UserError
+from lib.distributed import assert_equal_across_ranks, global_sums, state_hash
 from lib.local_average import Averaging
 from lib.manifests import read_manifest
 from lib.rank_files import under_prefix, with_prefix
+from lib.ranks import Ranks
 from lib.runlog import RunLog, read_metrics, tracker_kinds
 from lib.seeds import derive, seed_global
 from lib.snakes import evaluation, former_runs, reporting
@@ -43,10 +43,9 @@ from lib.snakes.collector import Collector
 from lib.snakes.league import LEARNER, League
 from lib.snakes.learner import STATISTICS, Learner, Targets
 from lib.snakes.options import ALIASES, SnakesOptions, check_options, judge_names
-from lib.snakes.page import replay_fragment
-from lib.snakes.players import NetworkPlayer, ScriptedPlayer
-from lib.snakes.progress import Budget, Progress
-from lib.snakes.recording import record_game
+from lib.snakes.playing import Games
+from lib.snakes.progress import Progress
+from lib.snakes.recent import RecentUpdates
 
 TRAINER = "snakes"
 LOOK_STEPS = 50  # updates between looks at signals and at numbers that are not finite
@@ -61,26 +60,28 @@ class Session:
     acc: Accelerator
     run: RunDirectory
     config: SnakesOptions
+    ranks: Ranks
+    signals: StopSignals
     learner: torch.nn.Module
     optimiser: torch.optim.Optimizer
-    targets: Targets
-    league: League | None
-    collector: Collector
-    budget: Budget
     rates: tuple[float, float]  # actor's and critics' after --lr_scale
+    targets: Targets
     averaging: Averaging
-    progress: Progress = field(default_factory=Progress)
-    signals: StopSignals = field(default_factory=StopSignals)
-    log: RunLog | None = None
-    sums: torch.Tensor | None = None  # of the updates since the last row of the log, by STATISTICS
-    window: list = field(default_factory=list)  # updates since the last look: (step, seats, finite, gradient norm)
-    saved_step: int = -1
+    games: Games
+    recent: RecentUpdates
+    sums: torch.Tensor  # of the updates since the last row of the log, by STATISTICS
     drawn: tuple | None = None  # the batch of the next update and its seats, where it is drawn ahead
+    log: RunLog | None = None
+    saved_step: int = -1
 
     @property
     def actor(self):
         """The actor that plays, without the wrapper of data parallel training."""
         return self.acc.unwrap_model(self.learner).actor
+
+    @property
+    def progress(self) -> Progress:
+        return self.games.progress
 
 
 def main(config: SnakesOptions) -> None:
@@ -92,8 +93,9 @@ def main(config: SnakesOptions) -> None:
     for note in notes:
         run.note(acc, note)
     session = prepare(acc, run, config, first)
+    budget = session.games.budget
     parameters = sum(value.numel() for value in acc.unwrap_model(session.learner).parameters())
-    batch, facts = reporting.plan_notes(config, parameters, session.budget, acc.num_processes)
+    batch, facts = reporting.plan_notes(config, parameters, budget, acc.num_processes)
     if acc.num_processes > 1:
         facts["gradients"] = f"averaged by {'shared memory' if session.averaging.shared else 'all-reduce'}"
     launch.announce(acc, config, trainer=TRAINER, effective_batch=batch, learning_rate=session.rates[0], notes=facts)
@@ -103,12 +105,13 @@ def main(config: SnakesOptions) -> None:
     found = find_checkpoint(acc, run, config.resume)
     if found is not None:
         restore(session, found)
-    with session.signals, RunLog(acc, run, config, session.budget.planned_updates, "env_steps") as session.log:
+    with session.signals, RunLog(acc, run, config, budget.planned_updates, "env_steps") as log:
+        session.log = session.games.log = log
         done = train(session)
         results = finish(session) if done else None
         if results is None:
             name = session.signals.name or "a signal"
-            session.log.note(f"stopped by {name} after step {session.saved_step}: continue with --resume auto")
+            log.note(f"stopped by {name} after step {session.saved_step}: continue with --resume auto")
     if acc.is_main_process and results is not None:
         print(f"{reporting.result_table(results)}\nresults.json, report.html and export/ are in {run.path}")
         print("Training completed!", flush=True)
@@ -118,10 +121,11 @@ def main(config: SnakesOptions) -> None:
 def prepare(acc: Accelerator, run: RunDirectory, config: SnakesOptions, first: dict | None) -> Session:
     """Networks, optimiser, targets, games and replay; equal weights on every rank, other games on each."""
     seed_global(config.seed, "weights")
-    n = acc.num_processes
+    ranks, signals = Ranks(acc), StopSignals()
     learner = Learner(config.learner_config())
     if first is not None:
         learner.load_state_dict(first)
+    n = acc.num_processes
     rates = tuple(launch.scaled_learning_rate(rate, config.lr_scale, n, 1) for rate in (config.a_lr, config.c_lr))
     groups = [
         {"params": list(part.parameters()), "lr": rate} for part, rate in zip((learner.actor, learner.critics), rates)
@@ -135,23 +139,23 @@ def prepare(acc: Accelerator, run: RunDirectory, config: SnakesOptions, first: d
     if config.opponent_difficulty_strategy == "league":
         league = League(config.league, config.num_envs, bare.actor.config, config.seed, acc.device)
     neighbours = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    collector = Collector(config, league, rank=acc.process_index, device=acc.device, neighbours=neighbours)
-    targets = Targets(bare, config.gamma)
-    sums = torch.zeros(len(STATISTICS), device=acc.device)
+    collector = Collector(config, league, rank=ranks.index, device=acc.device, neighbours=neighbours)
     return Session(
-        acc, run, config, learner, optimiser, targets, league, collector, Budget(config), rates, averaging, sums=sums
-    )
+        acc, run, config, ranks, signals, learner, optimiser, rates, Targets(bare, config.gamma), averaging,
+        Games(config, collector, league, ranks, signals), RecentUpdates(ranks),
+        torch.zeros(len(STATISTICS), device=acc.device),
+    )  # fmt: skip
 
 
 def train(session: Session) -> bool:
     """Play, draw, learn, log, evaluate, save; False when a signal ended it (the state is saved)."""
-    config, progress, collector = session.config, session.progress, session.collector
+    games, progress = session.games, session.progress
     if evaluation_due(session) and not evaluate(session):  # a signal came in the midst of it, before this resume
         return False
-    agree_on_time(session)  # a resumed run may have been given more
+    games.agree_on_time()  # a resumed run may have been given more
     clock = StepClock()
-    while not session.budget.spent(progress, collector.steps):
-        if progress.credit < 1 or not can_draw(session):
+    while not games.spent:
+        if progress.credit < 1 or not games.can_draw:
             stop = play(session)
             clock.add_to(progress)
             if stop:
@@ -159,9 +163,9 @@ def train(session: Session) -> bool:
                 return save(session)
             continue
         noticed = update(session)
-        saves = save_due(session)
-        logs = progress.step % config.log_every == 0
-        looks = noticed or logs or saves or evaluation_due(session) or len(session.window) >= LOOK_STEPS
+        saves = games.save_due()
+        logs = progress.step % session.config.log_every == 0
+        looks = noticed or logs or saves or evaluation_due(session) or len(session.recent) >= LOOK_STEPS
         stop = (looks and look(session)) or noticed
         clock.add_to(progress)
         if logs:
@@ -182,57 +186,10 @@ def train(session: Session) -> bool:
     return not stop or save(session)
 
 
-def can_draw(session: Session) -> bool:
-    """Whether the replay holds a batch: at the same step on every process."""
-    collector = session.collector
-    return collector.buffer.drawable * len(collector.seats) >= session.config.batch_size
-
-
-def write_weights(session: Session) -> None:
-    """The originals' files of weights."""
-    acc, config = session.acc, session.config
-    if acc.is_main_process:
-        episode = former_runs.episode_name(config, session.progress.games // acc.num_processes)
-        former_runs.write(session.run.path, config, episode, acc.unwrap_model(session.learner))
-
-
 def play(session: Session) -> bool:
-    """One step of all games, and what it owes in updates; at the end of a game's length the opponents change. True when
-    a signal was noticed then: while the replay fills up there are no updates after which it could be."""
-    config, progress, collector = session.config, session.progress, session.collector
-    collector.step(session.actor)
-    progress.env_steps += config.num_envs * session.acc.num_processes
-    session.log.add_units(config.num_envs * session.acc.num_processes)
-    if collector.steps % config.update_interval == 0:
-        progress.credit += config.updates_per_step * config.update_interval
-    if not can_draw(session):
-        progress.credit = 0.0
-    return collector.turns and turn(session)
-
-
-def agree_on_time(session: Session) -> None:
-    """The main process's clock says for all how much of --max_minutes is used up."""
-    seconds = session.log.wall_s() if session.acc.is_main_process else 0.0
-    session.progress.share = global_sums(session.acc, {"seconds": seconds})["seconds"] / session.budget.max_wall_s
-
-
-def turn(session: Session) -> bool:
-    """Results of the games that ended, summed over all processes: the league draws its conclusions. True when a signal
-    came to any of them."""
-    agree_on_time(session)
-    played = session.collector.turn()
-    values = {"games": float(played[:, 0].sum()), "stop": float(session.signals.requested)}
-    values |= session.league.results(played) if session.league is not None else {}
-    totals = global_sums(session.acc, values)
-    session.progress.games += int(totals.pop("games"))
-    stop = bool(totals.pop("stop"))
-    if session.league is not None:
-        name = session.league.next_generation(totals, session.actor)
-        if name is not None:
-            rating = session.league.ratings[LEARNER]
-            session.log.note(f"{name} joins the league at Elo {rating:.0f}", snapshot=name)
-    session.collector.seat_opponents()
-    return stop
+    """One step of all games. True when a signal was noticed."""
+    session.log.add_units(session.games.steps_per_play)
+    return session.games.play(session.actor)
 
 
 def update(session: Session) -> bool:
@@ -242,14 +199,15 @@ def update(session: Session) -> bool:
     before, and its batch is drawn: a rank that is a little late then keeps nobody waiting, and one process does the
     same as many.
     """
-    acc, config, progress = session.acc, session.config, session.progress
-    batch, seats = session.drawn or draw(session)
+    acc, config, games, progress = session.acc, session.config, session.games, session.progress
+    batch, seats = session.drawn or games.draw()
     seed = derive(config.seed, "gumbel", progress.step, acc.process_index)
     targets = session.targets(batch, seed)
     rows = float(batch.actions.numel() * acc.num_processes)
     if config.episode_length < 200:  # transitions whose future was cut off do not count
         rows = acc.reduce(batch.weight.sum() * batch.actions.shape[1], reduction="sum").clamp_min(1.0)
-    set_rates(session)
+    for group, rate in zip(session.optimiser.param_groups, session.rates, strict=True):
+        group["lr"] = rate * games.rate_factor()
     with session.averaging.local():
         loss, sums, finite = session.learner(batch.features, batch.actions, targets, batch.weight, seed)
         # The gradients are averaged over the processes: times their number, over the global count, is the global mean.
@@ -258,74 +216,40 @@ def update(session: Session) -> bool:
     progress.step += 1
     progress.credit -= 1.0
     noticed = False
-    while progress.credit < 1 and not noticed and session.collector.steps < session.budget.lock_steps:
+    while games.due and not noticed:
         noticed = play(session)
-    session.drawn = draw(session) if progress.credit >= 1 else None
+    session.drawn = games.draw() if progress.credit >= 1 else None
     session.averaging.take()
     norm = acc.clip_grad_norm_(session.learner.parameters(), config.max_grad_norm or math.inf)
     session.optimiser.step()
     session.optimiser.zero_grad()
     session.targets.follow(config.tau)
     session.sums += sums
-    session.window.append((progress.step, seats, finite, norm))
+    session.recent.add(progress.step, seats, finite, norm)
     return noticed
-
-
-def draw(session: Session) -> tuple:
-    """The batch of the next update, and the seat of each of its transitions."""
-    config, acc = session.config, session.acc
-    buffer = session.collector.buffer
-    return buffer.sample(config.batch_size, config.seed, session.progress.step, acc.process_index, acc.num_processes)
-
-
-def set_rates(session: Session) -> None:
-    """The learning rates of the next update."""
-    if session.config.lr_schedule == "constant":
-        return
-    factor = 1.0 - 0.9 * session.budget.done(session.progress, session.collector.steps)
-    for group, rate in zip(session.optimiser.param_groups, session.rates, strict=True):
-        group["lr"] = rate * factor
 
 
 def look(session: Session) -> bool:
     """End at numbers that are not finite; whether a signal came to any process."""
-    acc, window = session.acc, session.window
-    if not window:
-        return session.signals.agreed(acc)
-    finite = torch.stack([entry[2].all() & torch.isfinite(entry[3]) for entry in window]).cpu()
-    seen = global_sums(acc, {"bad": float((~finite).sum()), "stop": float(session.signals.requested)})
-    if seen["bad"]:
-        rows = [
-            (step, session.collector.name_of(seat)) for step, seats, mask, _ in window for seat in seats[~mask].tolist()
-        ]
-        rows = gather_rows(acc, rows)
-        first = min((step for step, _ in rows), default=window[0][0])
-        names = sorted({name for step, name in rows if step == first})
-        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-        raise UserError(
-            f"the loss or its gradient is not finite at step {first}, records {', '.join(names[:5]) or 'none'}{more}:"
-            f" nothing after step {max(session.saved_step, 0)} was saved; lower --a_lr and --c_lr"
-        )
-    window.clear()
-    return bool(seen["stop"])
+    return session.recent.look(session.signals.requested, session.games.collector.name_of, session.saved_step)
 
 
 def report(session: Session) -> None:
     """A row of metrics, and a block of the log for every --log_interval games."""
-    acc, progress = session.acc, session.progress
+    games, progress, collector = session.games, session.progress, session.games.collector
     mine = dict(zip(STATISTICS, session.sums.tolist(), strict=True))
-    mine |= {f"game {name}": value for name, value in session.collector.look().items()}
+    mine |= {f"game {name}": value for name, value in collector.look().items()}
     session.sums.zero_()
-    seen = global_sums(acc, mine)
-    values, games = reporting.training_row(session.config, seen), {n: seen[f"game {n}"] for n in GAME_STATISTICS}
-    values |= {"epsilon": session.collector.epsilon, "games": progress.games}
+    seen = global_sums(session.acc, mine)
+    values, played = reporting.training_row(session.config, seen), {n: seen[f"game {n}"] for n in GAME_STATISTICS}
+    values |= {"epsilon": collector.epsilon, "games": progress.games}
     values |= {"lr": session.optimiser.param_groups[0]["lr"]}
-    if session.league is not None:
-        values["elo"] = session.league.ratings[LEARNER]
+    if games.league is not None:
+        values["elo"] = games.league.ratings[LEARNER]
     session.log.log(progress.step, values)
-    block = progress.block = {name: progress.block.get(name, 0.0) + games[name] for name in GAME_STATISTICS}
+    block = progress.block = {name: progress.block.get(name, 0.0) + played[name] for name in GAME_STATISTICS}
     if block["games"] >= session.config.log_interval:
-        session.log.say(reporting.block(session.config, session.collector, block, values))
+        session.log.say(reporting.block(session.config, collector, block, values))
         progress.block = {}
 
 
@@ -337,18 +261,11 @@ def evaluation_due(session: Session) -> bool:
 
 
 def play_matches(session: Session, pairs: list, purpose: str) -> list | None:
-    """Matches of the team and of bots, divided over the processes; None when a signal came. Other games for every
-    purpose: those that chose the best weights do not measure them."""
-    acc = session.acc
+    """Matches of the team and of bots; None when a signal came. Other games for every purpose: those that chose the
+    best weights do not measure them."""
+    seed = derive(session.config.seed, "evaluation", purpose)
     with session.log.paused():
-        shares = evaluation.play_shares(
-            pairs, session.actor, seed=derive(session.config.seed, "evaluation", purpose), rank=acc.process_index,
-            processes=acc.num_processes, device=acc.device, should_stop=lambda: session.signals.requested,
-        )  # fmt: skip
-    if session.signals.agreed(acc):
-        return None
-    parts = gather_rows(acc, [shares])
-    return [sum(shares[1:], shares[0]) for shares in zip(*parts, strict=True)]
+        return evaluation.play_all(session.ranks, pairs, session.actor, seed=seed, signals=session.signals)
 
 
 def evaluate(session: Session) -> bool:
@@ -358,13 +275,7 @@ def evaluate(session: Session) -> bool:
     if matches is None:
         return False
     rates = {match.right: match.win_rate for match in matches}
-    progress.validated_step = progress.step
-    if "greedy" in rates:
-        progress.reach(rates["greedy"])
-    mean = sum(rates.values()) / len(rates)
-    better = mean > progress.best
-    if better:
-        progress.best, progress.best_step = mean, progress.step
+    better = progress.judged(rates)
     values = {f"eval/win_rate_{name}": rate for name, rate in rates.items()}
     session.log.log(progress.step, values | {"train_s": round(progress.train_wall_s, 3)}, progress=False)
     if better and config.save_every != 0:
@@ -372,30 +283,24 @@ def evaluate(session: Session) -> bool:
     return True
 
 
-def save_due(session: Session) -> bool:
-    """Every --save_every updates where it is given, else every --save_interval games of a process."""
-    config, progress = session.config, session.progress
-    finished = progress.games // session.acc.num_processes
-    if config.save_every is not None:
-        return config.save_every > 0 and progress.step % config.save_every == 0
-    if config.save_interval == 0 or finished // config.save_interval == progress.saved_games // config.save_interval:
-        return False
-    progress.saved_games = finished
-    return True
+def write_weights(session: Session) -> None:
+    """The originals' files of weights."""
+    acc, config = session.acc, session.config
+    if acc.is_main_process:
+        episode = former_runs.episode_name(config, session.progress.games // acc.num_processes)
+        former_runs.write(session.run.path, config, episode, acc.unwrap_model(session.learner))
 
 
 def save(session: Session, best: bool = False) -> bool:
     """The whole state, replay included; False, for a caller that stops after it."""
     acc, progress = session.acc, session.progress
-    counters, tensors = session.collector.get_state()
-    league, snapshots = session.league.get_state() if session.league is not None else ({}, {})
+    state, snapshots, own = session.games.get_state()
     with session.log.paused():
         save_checkpoint(
-            acc, session.run, progress.step, model=session.learner, optimizer=session.optimiser,
-            state={"progress": progress.to_dict(), "counters": counters, "league": league},
+            acc, session.run, progress.step, model=session.learner, optimizer=session.optimiser, state=state,
             keep=session.config.keep_checkpoints, best=best,
             common=with_prefix("targets", session.targets.tensors) | with_prefix("league", snapshots),
-            rank_tensors=tensors | {"sums": session.sums.cpu()},
+            rank_tensors=own | {"sums": session.sums.cpu()},
         )  # fmt: skip
     session.saved_step = progress.step
     return False
@@ -405,19 +310,16 @@ def restore(session: Session, found) -> None:
     """Continue from a checkpoint; with another number of processes games and replay begin anew."""
     acc, run = session.acc, session.run
     state = load_checkpoint(acc, found, model=session.learner, optimizer=session.optimiser)
-    session.progress = Progress(**state["progress"])
-    session.saved_step = session.progress.step
     common = load_common(acc, found)
     session.targets.load(under_prefix("targets", common))
-    if session.league is not None:
-        session.league.set_state(state["league"], under_prefix("league", common))
-    tensors = None
+    own = None
     if read_manifest(found).world_size == acc.num_processes:
-        tensors = load_rank(acc, found)
-        session.sums = tensors.pop("sums").to(acc.device)
+        own = load_rank(acc, found)
+        session.sums = own.pop("sums").to(acc.device)
     else:
         run.note(acc, "games and replay begin anew: they belong to another number of processes")
-    session.collector.set_state(state["counters"], tensors)
+    session.games.set_state(state, under_prefix("league", common), own)
+    session.saved_step = session.progress.step
 
 
 def finish(session: Session) -> dict | None:
@@ -446,9 +348,8 @@ def finish(session: Session) -> dict | None:
         for path in filter(None, (run.path / "results.json", config.report_json)):
             atomic_write_json(path, results)
         if config.visualize:
-            replay = record_game(NetworkPlayer(session.actor, name="team"), ScriptedPlayer("greedy"), seed=config.seed)
             rows = read_metrics(run.path / "metrics.jsonl")
-            reporting.write_run_report(run.path, config, results, standing, replay_fragment(replay), rows)
+            reporting.write_run_report(run.path, config, results, standing, session.actor, rows)
     return results
 
 

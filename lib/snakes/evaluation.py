@@ -45,6 +45,21 @@ def play_shares(
     return shares
 
 
+def play_all(ranks, pairs: list, actor: Actor, *, seed: int, signals) -> list[MatchResult] | None:
+    """The matches, divided over the processes of `ranks` (lib.ranks.Ranks), whole on each. Collective.
+
+    None when a signal came to any process, as `signals` (lib.stopping.StopSignals) knows.
+    """
+    shares = play_shares(
+        pairs, actor, seed=seed, rank=ranks.index, processes=ranks.count, device=ranks.device,
+        should_stop=lambda: signals.requested,
+    )  # fmt: skip
+    if ranks.any(signals.requested):
+        return None
+    parts = ranks.gather([shares])
+    return [sum(shares[1:], shares[0]) for shares in zip(*parts, strict=True)]
+
+
 def judge_pairs(judges: list[str], games: int) -> list[tuple[str, str, int]]:
     """The matches of an evaluation while training."""
     return [(TEAM_NAME, name, games) for name in judges]

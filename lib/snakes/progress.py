@@ -35,6 +35,17 @@ class Progress:
             if 100 * win_rate >= percent:
                 self.seconds_to.setdefault(str(percent), round(self.train_wall_s, 3))
 
+    def judged(self, win_rates: dict[str, float]) -> bool:
+        """Note an evaluation, win rates by judge, after the step just done. True where none was better before."""
+        self.validated_step = self.step
+        if "greedy" in win_rates:
+            self.reach(win_rates["greedy"])
+        mean = sum(win_rates.values()) / len(win_rates)
+        if mean <= self.best:
+            return False
+        self.best, self.best_step = mean, self.step
+        return True
+
     def results(self) -> dict:
         """Keys of results.json; a milestone that was not reached is null."""
         return {

@@ -6,8 +6,12 @@ from lib.args import config_dict
 from lib.report import Curve, Series, Table, write_report
 from lib.snakes.evaluation import FINAL, Standing
 from lib.snakes.learner import STATISTICS
+from lib.snakes.network import Actor
 from lib.snakes.opponents import LEVELS, opponent
 from lib.snakes.options import BOTS, SnakesOptions
+from lib.snakes.page import replay_fragment
+from lib.snakes.players import NetworkPlayer, ScriptedPlayer
+from lib.snakes.recording import record_game
 from lib.snakes.rules import TEAM
 
 LABELS = {"hunter": "hunter (our strongest bot)", "greedy": "greedy (the original's script)", "random": "random moves"}
@@ -145,8 +149,9 @@ def curves(rows: list[dict]) -> list[Curve]:
     return found
 
 
-def write_run_report(run: Path, config: SnakesOptions, results: dict, standing: Standing, replay, rows) -> Path:
-    """report.html and plots of a finished run; `replay` is an HTML block with a game of the team."""
+def write_run_report(run: Path, config: SnakesOptions, results: dict, standing: Standing, actor: Actor, rows) -> Path:
+    """report.html and plots of a finished run, with a game of the team; `rows` are those of metrics.jsonl."""
+    replay = record_game(NetworkPlayer(actor, name="team"), ScriptedPlayer("greedy"), seed=config.seed)
     ratings = standing.ratings()
     summary = [
         ("won against greedy, %", round(100 * results["win_rate_greedy"], 1)),
@@ -162,8 +167,9 @@ def write_run_report(run: Path, config: SnakesOptions, results: dict, standing: 
         Table("Elo", ["player", "rating"], [[n, round(r)] for n, r in ratings.items()], "greedy = 1000", [place]),
     ]
     return write_report(
-        run, title="Snakes 3v3: a team against the bots", summary=summary, tables=tables, curves=curves(rows),
-        figures=[], config=config_dict(config), blocks=[("A game of the team (left) against greedy", replay)],
+        run, title="Snakes 3v3: a team against the bots", summary=summary, tables=tables,
+        curves=curves(rows), figures=[], config=config_dict(config),
+        blocks=[("A game of the team (left) against greedy", replay_fragment(replay))],
     )  # fmt: skip
 
 
