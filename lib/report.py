@@ -42,7 +42,8 @@ class Series:
 
 @dataclass
 class Curve:
-    """One plot. `levels` are horizontal lines (label, value): baselines and known optima.
+    """One plot. `levels` are horizontal lines (label, value): baselines and known optima. `marks` are vertical ones
+    (label, x), where something begins: the stages of a run.
 
     A long series gets its running mean unless `smooth` is False, as for a schedule, which has no noise.
     """
@@ -53,6 +54,7 @@ class Curve:
     series: list[Series]
     caption: str = ""
     levels: list[tuple[str, float]] = field(default_factory=list)
+    marks: list[tuple[str, float]] = field(default_factory=list)
     log_y: bool = False
     smooth: bool = True
 
@@ -128,7 +130,14 @@ def draw(curve: Curve) -> "Figure":
     axes.spines[["left", "bottom"]].set_color(INK)
     axes.tick_params(colors=INK)
     _draw_levels(axes, curve.levels)
+    for label, x in curve.marks:
+        axes.axvline(x, color=INK, linewidth=1.1, linestyle=":", alpha=0.5)
+        axes.annotate(
+            label, (x, 1), (4, -3), xycoords=axes.get_xaxis_transform(), textcoords="offset points", va="top",
+            fontsize=8, color=INK, alpha=0.8,
+        )  # fmt: skip
     if len(curve.series) > 1:
+        axes.yaxis.set_offset_position("right")  # the power of ten, away from the legend
         place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": min(4, len(curve.series))}
         axes.legend(frameon=False, labelcolor=INK, fontsize=9, borderaxespad=0.2, columnspacing=1.4, **place)
     return figure

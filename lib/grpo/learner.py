@@ -137,7 +137,8 @@ class Learner:
                 raise self._not_finite(records, [bool(row.isfinite().all()) for row in rows[1 : len(records) + 1]])
             self.optimiser.step()
             self.optimiser.zero_grad()
-        return update_row(describe_statistics(merge_statistics(everyone), divisor), float(norm), penalty)
+        compared = any(objective.beta for _, objective in parts)
+        return update_row(describe_statistics(merge_statistics(everyone), divisor), float(norm), penalty, compared)
 
     def _not_finite(self, records: list[list[str]], fine: list[bool]) -> UserError:
         """What to say of a loss that is no number; `records` and `fine` are of this process's micro-batches."""

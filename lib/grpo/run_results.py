@@ -37,12 +37,12 @@ def rollout_row(outcomes: Sequence[dict], advantages: Advantages) -> dict:
     }
 
 
-def update_row(figures: dict, norm: float, penalty: float) -> dict:
-    """Of an update, in the names of metrics.jsonl."""
+def update_row(figures: dict, norm: float, penalty: float, compared: bool) -> dict:
+    """Of an update, in the names of metrics.jsonl; there is a `kl` where samples were compared with a reference."""
     row = {
         "loss": figures["policy_loss"],
         "policy_loss": figures["policy_loss"],
-        "kl": figures["kl"],
+        **({"kl": figures["kl"]} if compared else {}),
         "entropy": figures["entropy"],
         "ratio": figures["ratio"],
         "clip_low_fraction": figures["clipped_low"],

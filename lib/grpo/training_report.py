@@ -1,11 +1,13 @@
 """What a run of the trainer shows at its end: results, the table in the terminal, report.html, the model card."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from lib.args import config_dict
 from lib.files import atomic_write_bytes
 from lib.grpo.continual import scores
+from lib.grpo.continual.curriculum import WARM_START
 from lib.grpo.continual.evaluations import Evaluation, pooled_counts
 from lib.grpo.trajectory_files import samples_fragment
 from lib.report import INK, Curve, Series, Table, to_png, write_report
@@ -179,18 +181,36 @@ def _signed(value: float) -> str:
 
 
 def curves(rows: Sequence[dict]) -> list[Curve]:
-    """Success on every domain and what training logs, from the rows of metrics.jsonl."""
+    """Success on every domain and what training logs, from the rows of metrics.jsonl; the warm start's loss apart."""
+    parts: dict[bool, list[dict]] = {True: [], False: []}
+    for row in rows:
+        parts["loss" in row and str(row.get("stage")).endswith(WARM_START)].append(row)
+    warm, rows = parts[True], parts[False]
+    marks = stage_marks(rows)
     found = []
     tests = [row for row in rows if any(key.startswith(EVAL_KEY) for key in row)]
     if tests:
         names = list(dict.fromkeys(key for row in tests for key in row if key.startswith(EVAL_KEY)))
         series = [_series(tests, name, name.removeprefix(EVAL_KEY)) for name in names]
-        found.append(Curve("Success", "step", "share of the evaluation trials", series, smooth=False))
+        found.append(Curve("Success", "step", "share of the evaluation trials", series, smooth=False, marks=marks))
     for title, label, keys in CURVES:
         known = [key for key in keys if sum(key in row for row in rows) > 1]
+        if known == ["reward", "success"] and all(row.get("reward") == row.get("success") for row in rows):
+            known = ["success"]
         if known:
-            found.append(Curve(title, "step", label, [_series(rows, key, keys[key]) for key in known]))
+            found.append(Curve(title, "step", label, [_series(rows, key, keys[key]) for key in known], marks=marks))
+    if len(warm) > 1:
+        found.append(Curve("Loss of the warm start", "step", "nats a token", [_series(warm, "loss", "loss")]))
     return found
+
+
+def stage_marks(rows: Sequence[dict]) -> list[tuple[str, float]]:
+    """Where each stage of training begins (name, step before its first), where there are several."""
+    first: dict[str, int] = {}
+    for row in rows:
+        if "loss" in row and "stage" in row:
+            first.setdefault(re.sub(r"^stage_\d+_", "", str(row["stage"])), row["step"] - 1)
+    return list(first.items()) if len(first) > 1 else []
 
 
 def _series(rows: Sequence[dict], key: str, label: str) -> Series:

@@ -124,6 +124,23 @@ def test_curves_of_what_was_logged():
     assert curves([]) == []
 
 
+def test_curves_show_where_stages_begin_and_the_warm_start_apart():
+    warm = [{"step": step, "stage": "stage_0_warm_start", "loss": 9.0} for step in (1, 2, 3)]
+    names = {4: "stage_1_airline", 5: "stage_1_airline", 6: "stage_2_retail"}
+    steps = [{"step": step, "stage": name, "loss": 1.0, "reward": 0.5, "success": 0.5} for step, name in names.items()]
+    test = {"step": 3, "stage": "stage_0_warm_start", "eval/success_airline": 0.1}
+    found = {curve.title: curve for curve in curves([*warm, test, *steps])}
+    assert found["Loss"].marks == found["Success"].marks == [("airline", 3), ("retail", 5)]
+    assert found["Loss"].series[0].x == [4, 5, 6] and found["Success"].series[0].x == [3]
+    assert found["Loss of the warm start"].series[0].x == [1, 2, 3] and not found["Loss of the warm start"].marks
+    # One line where the reward is the success, two where it is more than that.
+    assert [series.label for series in found["Reward of the training episodes"].series] == ["success"]
+    shaped = [row | {"reward": 0.75} for row in steps]
+    found = {curve.title: curve for curve in curves(shaped[:2])}
+    assert [series.label for series in found["Reward of the training episodes"].series] == ["reward", "success"]
+    assert found["Loss"].marks == []
+
+
 def test_tables():
     found = tables(results(), evaluations(), {"airline": evaluation("airline", [1, 1])})
     assert [table.title for table in found] == ["Evaluation after the last stage", "Repeated trials", "Tools"]

@@ -202,6 +202,17 @@ def test_labels_of_lines_keep_their_distance():
     assert spread([], 0.1) == []
 
 
+def test_marks_are_named_lines_and_the_power_of_ten_stands_beside_the_legend():
+    series = [Series(name, [0, 1, 2], [0.0, 1e-5, 2e-5]) for name in ("a", "b")]
+    figure = report.draw(Curve("m", "x", "y", series, marks=[("second", 1.5)]))
+    figure.draw_without_rendering()
+    axes = figure.axes[0]
+    assert [text.get_text() for text in axes.texts] == ["second"] and list(axes.lines[-1].get_xdata()) == [1.5, 1.5]
+    offset, legend = axes.yaxis.get_offset_text(), axes.get_legend()
+    assert "10" in offset.get_text()
+    assert not offset.get_window_extent().overlaps(legend.get_window_extent())
+
+
 def test_running_mean():
     x, y = running_mean([0, 1, 2, 3, 4], [0.0, 3.0, 6.0, 9.0, 3.0], 3)
     assert x.tolist() == [0, 1, 2, 3, 4] and y.tolist() == [0.0, 3.0, 6.0, 6.0, 3.0]
