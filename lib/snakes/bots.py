@@ -27,8 +27,9 @@ unless the board is full. Random numbers: `noise.draw(a, b, BOT, words[STEP], 16
 import warp as wp
 
 from lib.snakes.kernel_board import BEAN, BEAN_COUNT, HEAD, KEY_A, KEY_B, STEP, on_body, place_at, sort_five, step_from
-from lib.snakes.noise import BOT, draw
+from lib.snakes.noise import BOT
 from lib.snakes.rules import TEAM
+from lib.warp_noise import draw
 
 FAR = 1 << 20
 MISSING = FAR << 3

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import functools
-from collections.abc import Callable
-
 import torch
 import warp as wp
 
 from lib.errors import UserError
 from lib.snakes.features_tables import delta_table, fact_table
 from lib.snakes.features_team import vec4f
-from lib.snakes.game_state import check_tensors, read_game, signed, write_beans, write_game
+from lib.snakes.game_state import read_game, write_beans, write_game
 from lib.snakes.kernel import (
     FEATURE_KINDS,
     SCRATCH,
@@ -24,14 +19,12 @@ from lib.snakes.kernel import (
     step_kernel,
 )
 from lib.snakes.kernel_board import EPISODE, PLACES, STEP, WORDS, neighbour_table
-from lib.snakes.noise import WORD, seed_words
 from lib.snakes.rules import CONTROLLERS, SNAKES, START_LENGTH, STEPS, TEAM, controller_code, feature_count
 from lib.snakes.state import GameState
-from lib.snakes.warp_start import start_warp
+from lib.warp_noise import WORD, seed_words
+from lib.warp_run import check_count, check_tensors, launcher, signed, torch_stream, warp_device
 
 MOST_STEPS = 10_000
-DIRECT_LAUNCH = "1.19."
-"""The releases of Warp whose recorded CPU launches are called directly."""
 STATE = ("words", "codes", "controllers", "sides", "actions", "rewards", "deaths", "ate", "done")
 STATE_SCORES = ("scores", "final_scores")
 
@@ -72,9 +65,9 @@ class SnakesVec:
         autoreset: bool = True,
         keep_final: bool = False,
     ):
-        _check_count("num_envs", num_envs, 1, 1 << 24)
-        _check_count("episode_steps", episode_steps, 1, MOST_STEPS)
-        _check_count("first_game", first_game, 0, (1 << 31) - num_envs)
+        check_count("num_envs", num_envs, 1, 1 << 24)
+        check_count("episode_steps", episode_steps, 1, MOST_STEPS)
+        check_count("first_game", first_game, 0, (1 << 31) - num_envs)
         if observe not in ("own", "both"):
             raise UserError(f"observe is {observe!r}: expected 'own' or 'both'")
         self.num_envs = num_envs
@@ -83,7 +76,7 @@ class SnakesVec:
         self.feature_count = feature_count(features)
         self.teams = 2 if observe == "both" else 1
         self.seed, self.first_game = seed, first_game
-        with _torch_stream(self.device):
+        with torch_stream(self.device):
             self._arrays = self._allocate(keep_final)
         self._arrays.kind = FEATURE_KINDS[features]
         self._arrays.both = int(observe == "both")
@@ -96,7 +89,7 @@ class SnakesVec:
 
     def _allocate(self, keep_final: bool) -> GameArrays:
         """All arrays, and the tensors that share their memory."""
-        device = _warp_device(self.device)
+        device = warp_device(self.device)
         games, teams, count = self.num_envs, self.teams, self.feature_count
         arrays = GameArrays()
 
@@ -145,7 +138,7 @@ class SnakesVec:
             wp.launch(kernel, dim=self.num_envs, inputs=[self._arrays], device=device, record_cmd=True)
             for kernel in kernels
         ]
-        launchers = [_launcher(command, self.device) for command in self._commands]
+        launchers = [launcher(command, self.device) for command in self._commands]
         self._launch_step, self._launch_refresh, self._launch_reset, self._launch_choose = launchers
 
     def reset(self, seed: int | None = None) -> torch.Tensor:
@@ -261,35 +254,6 @@ class SnakesVec:
         return actions
 
 
-def _torch_stream(device: torch.device):
-    """Warp's work inside goes to torch's current stream, so that neither reads what the other has yet to write."""
-    _warp_device(device)
-    start_warp()
-    if device.type != "cuda":
-        return contextlib.nullcontext()
-    return wp.ScopedStream(wp.stream_from_torch(torch.cuda.current_stream(device)), sync_enter=False)
-
-
-def _launcher(command: wp.Launch, device: torch.device) -> Callable[[], object]:
-    """A function that launches a recorded command, on CUDA on torch's current stream.
-
-    On CPU it calls the compiled kernel itself: `Launch.launch` packs the one argument anew each time, which costs as
-    much as the steps of 15 games. An argument structure with one member is that member; other releases of Warp than
-    the one this was written for may pass arguments in another way and take the ordinary launch.
-    """
-    if device.type == "cuda":
-        return lambda: command.launch(wp.stream_from_torch(torch.cuda.current_stream(device)))
-    if not wp.__version__.startswith(DIRECT_LAUNCH) or command.block_dim > 1:
-        return command.launch
-    bounds, arrays = command.params
-    return functools.partial(command.hooks.forward, ctypes.byref(bounds), ctypes.byref(arrays))
-
-
-def _check_count(name: str, value: int, least: int, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise UserError(f"{name} is {value!r}: expected a whole number from {least} to {most}")
-
-
 def _checked_codes(player, num_envs: int) -> torch.Tensor:
     if not isinstance(player, torch.Tensor) or tuple(player.shape) != (num_envs,) or player.is_floating_point():
         raise UserError(f"players of a team: expected a name or an integer tensor of shape ({num_envs},)")
@@ -297,12 +261,3 @@ def _checked_codes(player, num_envs: int) -> torch.Tensor:
     if bool(((codes < 0) | (codes >= len(CONTROLLERS))).any()):
         raise UserError(f"a player code is outside 0 to {len(CONTROLLERS) - 1}: see lib.snakes.rules.CONTROLLERS")
     return codes
-
-
-def _warp_device(device: torch.device) -> str:
-    """Warp's name of a torch device."""
-    if device.type == "cpu":
-        return "cpu"
-    if device.type != "cuda" or not torch.cuda.is_available():
-        raise UserError(f"device {device} cannot run the game: expected cpu, or cuda where torch sees a CUDA device")
-    return f"cuda:{torch.cuda.current_device() if device.index is None else device.index}"

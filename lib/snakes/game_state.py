@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-import torch
-
 from lib.errors import UserError
 from lib.snakes.kernel_board import (
     BEAN,
@@ -28,9 +26,10 @@ from lib.snakes.kernel_board import (
     cell_of,
     place_of,
 )
-from lib.snakes.noise import key_words
 from lib.snakes.rules import BEANS, CELLS, HEIGHT, SNAKES, neighbour
 from lib.snakes.state import DOWN, RIGHT, GameState, link
+from lib.warp_noise import key_words
+from lib.warp_run import signed
 
 
 def follow(cell: int, code: int) -> int:
@@ -94,23 +93,3 @@ def write_beans(words: list[int], beans: list[int]) -> None:
         words[BEAN_ROW + (place >> 5)] |= 1 << (place & 31)
     words[BEAN : BEAN + BEANS] = places + [0] * (BEANS - len(places))
     words[BEAN_COUNT] = len(places)
-
-
-def signed(word: int) -> int:
-    """The int32 with the bits of an unsigned 32-bit word."""
-    return word - (1 << 32) if word >> 31 else word
-
-
-def check_tensors(found: dict, expected: dict[str, torch.Tensor]) -> None:
-    """UserError unless both hold the same names, shapes and types."""
-    if not isinstance(found, dict) or set(found) != set(expected):
-        names = sorted(found) if isinstance(found, dict) else type(found).__name__
-        raise UserError(f"game state holds {names}: expected {sorted(expected)}; take it from get_state()")
-    for name, tensor in expected.items():
-        other = found[name]
-        if not isinstance(other, torch.Tensor) or other.shape != tensor.shape or other.dtype != tensor.dtype:
-            shape = tuple(getattr(other, "shape", ())) if isinstance(other, torch.Tensor) else type(other).__name__
-            raise UserError(
-                f"game state {name!r} is {shape} {getattr(other, 'dtype', '')}: expected {tuple(tensor.shape)} "
-                f"{tensor.dtype}; build SnakesVec with the same number of games"
-            )

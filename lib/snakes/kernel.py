@@ -12,8 +12,9 @@ from lib.snakes.features_tables import DELTAS, FACTS
 from lib.snakes.features_team import vec4f, write_team
 from lib.snakes.kernel_board import EPISODE, KEY_A, KEY_B, LENGTH, OVER, PLACES, STEP, WORDS
 from lib.snakes.kernel_rules import new_game, play_step
-from lib.snakes.noise import EXPLORE, bounded, draw, uniform
+from lib.snakes.noise import EXPLORE
 from lib.snakes.rules import CONTROLLERS, FEATURES, SNAKES, START_LENGTH, TEAM
+from lib.warp_noise import bounded, draw, uniform
 
 # Rolled loops compile twice as fast and run faster on CPU; there is nothing to differentiate.
 wp.set_module_options({"max_unroll": 1, "enable_backward": False})

@@ -22,8 +22,8 @@ An empty body (a respawn that found no place) has LENGTH 0 and HEAD = TAIL = NOW
 import numpy as np
 import warp as wp
 
-from lib.snakes.noise import bounded, draw
 from lib.snakes.rules import BEANS, HEIGHT, MOVES, SNAKES, WIDTH
+from lib.warp_noise import bounded, draw
 
 WORDS = 64
 PLACES = HEIGHT * 32

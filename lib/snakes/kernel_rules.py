@@ -33,8 +33,9 @@ from lib.snakes.kernel_board import (
     take_bean,
 )
 from lib.snakes.noise import BEANS as BEANS_STREAM
-from lib.snakes.noise import RESET, REVERSAL, bounded, draw, game_key
+from lib.snakes.noise import RESET, REVERSAL
 from lib.snakes.rules import BEANS, HEIGHT, SNAKES, START_LENGTH, WIDTH
+from lib.warp_noise import bounded, draw, game_key
 
 
 @wp.func

@@ -1,4 +1,4 @@
-// The counter-based random numbers of lib/snakes/noise.py: every draw is a function of seed, game, episode, stream,
+// The counter-based random numbers of lib/warp_noise.py: every draw is a function of seed, game, episode, stream,
 // step and counter, so that a game in the page is the game that the kernel plays with the same numbers.
 const STREAM_RESET = 0, STREAM_BEANS = 1, STREAM_REVERSAL = 2;
 const WORD = 2 ** 32;

@@ -1,4 +1,4 @@
-"""The game's random numbers on Python integers, from the description at the top of `lib/snakes/noise.py`."""
+"""The random numbers of the game on Python integers, as `lib/warp_noise.py` and `lib/snakes/noise.py` describe them."""
 
 from __future__ import annotations
 

@@ -1,19 +1,20 @@
-"""The random numbers of the game: Warp gives what the docstring of `lib.snakes.noise` says, on plain integers."""
+"""Random numbers of games: Warp gives what the docstring of `lib.warp_noise` says, on plain integers."""
 
 import pytest
 import warp as wp
 
+from lib import warp_noise as noise
 from lib.errors import UserError
-from lib.snakes import noise
 
 WORD = 0xFFFFFFFF
+STREAM = wp.constant(1)
 
 
 @wp.kernel(enable_backward=False)
 def draw_kernel(s0: wp.uint32, s1: wp.uint32, words: wp.array(dtype=wp.uint32), floats: wp.array(dtype=float)):
     i = wp.tid()
     a, b = noise.game_key(s0, s1, wp.uint32(i), wp.uint32(7))
-    words[i] = noise.draw(a, b, noise.BEANS, 3, i)
+    words[i] = noise.draw(a, b, STREAM, 3, i)
     floats[i] = noise.uniform(words[i])
 
 
@@ -32,7 +33,7 @@ def test_draws_are_those_of_the_docstring():
     wp.launch(draw_kernel, 256, inputs=[wp.uint32(s0), wp.uint32(s1), words, floats], device="cpu")
     for i, (word, value) in enumerate(zip(words.numpy().tolist(), floats.numpy().tolist())):
         a, b = game_key(s0, s1, i, 7)
-        tag = 3 << 16 | noise.BEANS << 12 | i
+        tag = 3 << 16 | STREAM << 12 | i
         assert word == noise.mix_word((noise.mix_word(a ^ tag) + b) & WORD)
         assert value == ((word >> 9) + 0.5) / 2**23
     assert 0.4 < sum(floats.numpy()) / 256 < 0.6
