@@ -1,0 +1,1 @@
+"""Cooperative battles of small units, and value-based learning of teams for them."""
