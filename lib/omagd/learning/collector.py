@@ -1,0 +1,67 @@
+"""Playing the training battles: all of them in lockstep, every episode that ends goes to the replay."""
+
+import torch
+
+from lib.omagd.battle.battle import BattleVec
+from lib.omagd.battle.kernel import DEAD_ALLIES, DEAD_ENEMIES, LIMIT, WON
+from lib.omagd.learning.networks import Agent
+from lib.omagd.learning.replay import EpisodeReplay, step_arrays
+
+STATISTICS = ("episodes", "won", "returns", "lengths", "limits", "dead_allies", "dead_enemies")
+
+
+class Collector:
+    """The battles of one process and their replay. `full`: agents are told of units they do not see, too."""
+
+    def __init__(self, battles: BattleVec, replay: EpisodeReplay, full: bool = False):
+        self.battles, self.replay, self.full = battles, replay, full
+        self.running = step_arrays(battles.layout, battles.num_battles, battles.limit, device=battles.device)
+        self.hidden: torch.Tensor | None = None
+        self.last_actions = torch.full_like(battles.actions, battles.layout.n_actions, dtype=torch.int64)
+        self.lengths = torch.zeros(battles.num_battles, dtype=torch.int64, device=battles.device)
+        self.slots = torch.arange(battles.num_battles, device=battles.device)
+        self.sums = dict.fromkeys(STATISTICS, 0.0)  # since the last look
+
+    @property
+    def seen(self) -> torch.Tensor:
+        """What the agents are told."""
+        return self.battles.full_obs if self.full else self.battles.obs
+
+    @torch.no_grad()
+    def step(self, agent: Agent, epsilon: float) -> int:
+        """One step of all battles; the number of episodes that ended."""
+        battles, running, places = self.battles, self.running, (self.slots, self.lengths)
+        if self.hidden is None:
+            self.hidden = agent.no_memory(battles.num_battles, battles.device)
+        values, self.hidden = agent.step(self.seen, self.last_actions, self.hidden)
+        battles.choose(values, epsilon)
+        running["obs"][places] = self.seen
+        running["state"][places] = battles.state
+        running["avail"][places] = battles.avail
+        running["actions"][places] = battles.actions.to(torch.uint8)
+        self.last_actions.copy_(battles.actions)
+        battles.step(check=False)
+        running["rewards"][places] = battles.rewards
+        running["ends"][places] = battles.done.float()
+        self.lengths += 1
+        ended = battles.done.nonzero().squeeze(1).tolist()
+        for slot in ended:
+            self._finish(slot)
+        return len(ended)
+
+    def _finish(self, slot: int) -> None:
+        length, info = int(self.lengths[slot]), self.battles.info[slot].tolist()
+        self.replay.add(self.running, slot, length)
+        agents = self.battles.layout.n_agents
+        self.hidden.view(-1, agents, self.hidden.shape[-1])[slot] = 0.0
+        self.last_actions[slot] = self.battles.layout.n_actions
+        self.lengths[slot] = 0
+        found = (1.0, info[WON], float(self.battles.final_returns[slot]), length, info[LIMIT], info[DEAD_ALLIES],
+                 info[DEAD_ENEMIES])  # fmt: skip
+        for name, value in zip(STATISTICS, found, strict=True):
+            self.sums[name] += float(value)
+
+    def look(self) -> dict[str, float]:
+        """Sums over the episodes that ended since the last look, by STATISTICS."""
+        found, self.sums = self.sums, dict.fromkeys(STATISTICS, 0.0)
+        return found
