@@ -35,6 +35,7 @@ from lib.local_average import Averaging
 from lib.manifests import read_manifest
 from lib.rank_files import under_prefix, with_prefix
 from lib.ranks import Ranks
+from lib.recent import RecentUpdates
 from lib.runlog import RunLog, read_metrics, tracker_kinds
 from lib.seeds import derive, seed_global
 from lib.snakes import evaluation, former_runs, reporting
@@ -45,7 +46,6 @@ from lib.snakes.learner import STATISTICS, Learner, Targets
 from lib.snakes.options import ALIASES, SnakesOptions, check_options, judge_names
 from lib.snakes.playing import Games
 from lib.snakes.progress import Progress
-from lib.snakes.recent import RecentUpdates
 
 TRAINER = "snakes"
 LOOK_STEPS = 50  # updates between looks at signals and at numbers that are not finite
@@ -142,7 +142,7 @@ def prepare(acc: Accelerator, run: RunDirectory, config: SnakesOptions, first: d
     collector = Collector(config, league, rank=ranks.index, device=acc.device, neighbours=neighbours)
     return Session(
         acc, run, config, ranks, signals, learner, optimiser, rates, Targets(bare, config.gamma), averaging,
-        Games(config, collector, league, ranks, signals), RecentUpdates(ranks),
+        Games(config, collector, league, ranks, signals), RecentUpdates(ranks, "lower --a_lr and --c_lr"),
         torch.zeros(len(STATISTICS), device=acc.device),
     )  # fmt: skip
 

@@ -1,15 +1,13 @@
 """The replay: whole episodes, step behind step in a ring, without padding."""
 
-from collections import deque
+from collections import Counter, deque
 
 import torch
 from torch import Tensor
 
 from lib.omagd.battle.layout import Layout
 from lib.omagd.learning.qmix import Episodes
-from lib.seeds import derive
-
-FIELDS = ("obs", "state", "avail", "actions", "rewards", "ends")
+from lib.seeds import numpy_generator
 
 
 def step_arrays(layout: Layout, *shape: int, device="cpu") -> dict[str, Tensor]:
@@ -26,12 +24,17 @@ def step_arrays(layout: Layout, *shape: int, device="cpu") -> dict[str, Tensor]:
 
 
 class EpisodeReplay:
-    """The newest `episodes` episodes, as far as `steps` steps have room for them; the oldest go first."""
+    """The newest `episodes` episodes, as far as `steps` steps have room for them; the oldest go first.
 
-    def __init__(self, layout: Layout, episodes: int, steps: int, device="cpu"):
+    slots: how many battles a process plays at once; first_slot: the number of its first among those of all processes.
+    """
+
+    def __init__(self, layout: Layout, episodes: int, steps: int, slots: int, first_slot: int = 0, device="cpu"):
         self.layout, self.episodes, self.capacity, self.device = layout, episodes, steps, torch.device(device)
         self.arrays = step_arrays(layout, steps, device=device)
-        self.kept: deque[tuple[int, int]] = deque()  # (first place, length) of each, the oldest first
+        self.kept: deque[tuple[int, int, int]] = deque()  # (first place, length, slot) of each, the oldest first
+        self.of_slot: list[deque[tuple[int, int]]] = [deque() for _ in range(slots)]
+        self.first_slot = first_slot
         self.next = 0  # where the next episode begins
         self.added = 0  # episodes ever
 
@@ -42,28 +45,45 @@ class EpisodeReplay:
         """Keep the first `length` steps of source[...][slot]; episodes in their way are forgotten."""
         assert 0 < length <= self.capacity
         if self.next + length > self.capacity:  # an episode lies in one piece
-            self._forget(self.next, self.capacity)
+            self._make_room(self.next, self.capacity)
             self.next = 0
         first, end = self.next, self.next + length
-        self._forget(first, end)
+        self._make_room(first, end)
         for name, array in self.arrays.items():
             array[first:end] = source[name][slot, :length]
-        self.kept.append((first, length))
+        self._keep(first, length, slot)
         self.next, self.added = end, self.added + 1
         while len(self.kept) > self.episodes:
-            self.kept.popleft()
+            self._forget_oldest()
 
-    def _forget(self, first: int, end: int) -> None:
+    def _keep(self, first: int, length: int, slot: int) -> None:
+        self.kept.append((first, length, slot))
+        self.of_slot[slot].append((first, length))
+
+    def _forget_oldest(self) -> None:
+        *_, slot = self.kept.popleft()
+        self.of_slot[slot].popleft()
+
+    def _make_room(self, first: int, end: int) -> None:
         """Drop the oldest episodes while they overlap places first .. end - 1."""
         while self.kept and self.kept[0][0] < end and self.kept[0][0] + self.kept[0][1] > first:
-            self.kept.popleft()
+            self._forget_oldest()
 
-    def sample(self, count: int, seed: int, update: int, rank: int = 0) -> Episodes:
-        """`count` different episodes, drawn by (seed, update, rank), in the layout of `networks.py`."""
-        generator = torch.Generator().manual_seed(derive(seed, "replay", update, rank))
-        drawn = torch.randperm(len(self.kept), generator=generator)[:count].tolist()
-        spans = torch.tensor([self.kept[number] for number in drawn])
-        spans = spans[torch.argsort(spans[:, 1], descending=True, stable=True)]
+    def sample(self, count: int, seed: int, update: int) -> Episodes:
+        """`count` episodes, drawn by (seed, update), in the layout of `networks.py`.
+
+        The slots take turns, and which of its episodes a slot gives is drawn by its number among those of all
+        processes: many processes draw what one with all their slots would.
+        """
+        slots = [slot for slot, episodes in enumerate(self.of_slot) if episodes]
+        turns = [slots[(update * count + turn) % len(slots)] for turn in range(count)]
+        spans = []
+        for slot, times in Counter(turns).items():
+            generator = numpy_generator(seed, "replay", update, self.first_slot + slot)
+            episodes = self.of_slot[slot]
+            drawn = generator.choice(len(episodes), times, replace=times > len(episodes))
+            spans += [episodes[int(number)] for number in drawn]
+        spans = torch.tensor(sorted(spans, key=lambda span: -span[1]))
         starts, lengths = spans[:, 0], spans[:, 1]
         time = torch.arange(int(lengths[0]))
         inside = time.unsqueeze(1) < lengths  # (longest, episodes): the longest lie first
@@ -80,7 +100,7 @@ class EpisodeReplay:
 
     def get_state(self) -> dict[str, Tensor]:
         """Everything, as tensors on the CPU."""
-        spans = torch.tensor(list(self.kept), dtype=torch.int64).view(-1, 2)
+        spans = torch.tensor(list(self.kept), dtype=torch.int64).view(-1, 3)
         state = {name: array.cpu() for name, array in self.arrays.items()}
         return state | {"spans": spans, "counts": torch.tensor([self.next, self.added])}
 
@@ -88,5 +108,9 @@ class EpisodeReplay:
         """Restore `get_state`."""
         for name, array in self.arrays.items():
             array.copy_(state[name])
-        self.kept = deque((int(first), int(length)) for first, length in state["spans"].tolist())
+        self.kept.clear()
+        for episodes in self.of_slot:
+            episodes.clear()
+        for span in state["spans"].tolist():
+            self._keep(*span)
         self.next, self.added = (int(value) for value in state["counts"].tolist())

@@ -18,7 +18,7 @@ def team(battles: BattleVec) -> Agent:
 def filled(episodes: list[int], kept: int, capacity: int) -> EpisodeReplay:
     """A replay to which episodes of these lengths were added; number k has k in its rewards and t in its actions."""
     layout = BattleVec("3m", 1).layout
-    replay = EpisodeReplay(layout, kept, capacity)
+    replay = EpisodeReplay(layout, kept, capacity, slots=2)
     for number, length in enumerate(episodes):
         source = step_arrays(layout, 2, max(episodes))
         source["rewards"][1] = number
@@ -50,19 +50,41 @@ def test_a_batch_lies_in_time_with_the_longest_first():
     assert batch.ends.nonzero().squeeze(1).tolist() == [7, 10, 12, 13]
 
 
-def test_draws_follow_seed_update_and_rank():
+def test_draws_follow_seed_and_update():
     replay = filled([3] * 40, kept=50, capacity=500)
-    drawn = {
-        key: tuple(replay.sample(8, *key).rewards[:8].tolist()) for key in ((0, 0, 0), (0, 1, 0), (1, 0, 0), (0, 0, 1))
-    }
-    assert len(set(drawn.values())) == 4
+    drawn = {key: tuple(replay.sample(8, *key).rewards[:8].tolist()) for key in ((0, 0), (0, 1), (1, 0))}
+    assert len(set(drawn.values())) == 3
     assert all(len(set(each)) == 8 for each in drawn.values())  # no episode twice
-    assert drawn[0, 0, 0] == tuple(replay.sample(8, 0, 0, 0).rewards[:8].tolist())
+    assert drawn[0, 0] == tuple(replay.sample(8, 0, 0).rewards[:8].tolist())
+
+
+def slotted(slots: range, all_slots: int) -> EpisodeReplay:
+    """Three episodes of each slot, in whose rewards its number among `all_slots` stands, and the episode's."""
+    layout = BattleVec("3m", 1).layout
+    replay = EpisodeReplay(layout, 1000, 10_000, slots=len(slots), first_slot=slots.start)
+    for episode in range(3):
+        for slot in slots:
+            source = step_arrays(layout, len(slots), 5)
+            source["rewards"][slot - slots.start] = slot + all_slots * episode
+            replay.add(source, slot - slots.start, 2 + (slot + episode) % 3)
+    return replay
+
+
+def test_many_processes_draw_what_one_with_all_their_battles_would():
+    whole, parts = slotted(range(8), 8), [slotted(range(4), 8), slotted(range(4, 8), 8)]
+    seen = set()
+    for update in range(12):
+        one = sorted(whole.sample(8, 5, update).rewards.tolist())
+        assert one == sorted(value for part in parts for value in part.sample(4, 5, update).rewards.tolist())
+        seen |= set(one)
+    assert len(seen) == 24  # every episode of every slot was drawn some time
+    few = {int(value) % 8 for update in range(4) for value in whole.sample(2, 5, update).rewards.tolist()}
+    assert few == set(range(8))  # the slots take turns
 
 
 def test_a_saved_replay_gives_the_same_batches():
     replay = filled([4, 3, 5, 2, 6, 3], kept=10, capacity=16)
-    other = EpisodeReplay(replay.layout, 10, 16)
+    other = EpisodeReplay(replay.layout, 10, 16, slots=2)
     other.set_state({name: tensor.clone() for name, tensor in replay.get_state().items()})
     for update in range(5):
         one, two = replay.sample(3, 7, update), other.sample(3, 7, update)
@@ -73,17 +95,17 @@ def test_a_saved_replay_gives_the_same_batches():
 def test_what_is_kept_is_what_was_played(full):
     """The kept actions, played again from the start of the same battles, give all that was kept."""
     battles = BattleVec("3m", 5, seed=6, sight=5.0)
-    replay = EpisodeReplay(battles.layout, 1000, 20_000)
+    replay = EpisodeReplay(battles.layout, 1000, 20_000, slots=5)
     collector, agent = Collector(battles, replay, full), team(battles)
     ended = sum(collector.step(agent, 0.5) for _ in range(140))
     found = collector.look()
     assert found["episodes"] == ended == len(replay) > 5 and collector.look()["episodes"] == 0
-    lengths = [length for _, length in replay.kept]
+    lengths = [length for _, length, _ in replay.kept]
     assert found["lengths"] == sum(lengths)
     # Episode k of slot s: the order in which they ended is not that of their slots.
     again, at, checked = BattleVec("3m", 5, seed=6, sight=5.0), {}, 0
     first_steps = {
-        replay.arrays["obs"][first].numpy().tobytes(): number for number, (first, _) in enumerate(replay.kept)
+        replay.arrays["obs"][first].numpy().tobytes(): number for number, (first, *_) in enumerate(replay.kept)
     }
     for _ in range(140):
         told = again.full_obs if full else again.obs
@@ -113,7 +135,7 @@ def test_what_is_kept_is_what_was_played(full):
 
 def test_memory_begins_anew_with_every_episode():
     battles = BattleVec("3m", 3, seed=1, limit=4)
-    collector, agent = Collector(battles, EpisodeReplay(battles.layout, 100, 1000)), team(battles)
+    collector, agent = Collector(battles, EpisodeReplay(battles.layout, 100, 1000, slots=3)), team(battles)
     for _ in range(4):
         collector.step(agent, 1.0)
     assert collector.lengths.tolist() == [0, 0, 0] and not collector.hidden.any()

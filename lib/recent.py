@@ -10,36 +10,39 @@ NAMED = 5  # records that an error lists
 
 
 class RecentUpdates:
-    """Collects `add`ed updates until `look` clears them; `ranks` (lib.ranks.Ranks) are the processes of the run."""
+    """Collects `add`ed updates until `look` clears them; `ranks` (lib.ranks.Ranks) are the processes of the run.
 
-    def __init__(self, ranks):
-        self.ranks, self.window = ranks, []
+    remedy: what to do about numbers that are not finite, as "lower --lr".
+    """
+
+    def __init__(self, ranks, remedy: str):
+        self.ranks, self.remedy, self.window = ranks, remedy, []
 
     def __len__(self) -> int:
         return len(self.window)
 
-    def add(self, step: int, seats: torch.Tensor, finite: torch.Tensor, norm: torch.Tensor) -> None:
-        """Update `step`: seats (batch,) and whether each transition was finite (batch,), and the gradient's norm."""
-        self.window.append((step, seats, finite, norm))
+    def add(self, step: int, numbers: torch.Tensor, finite: torch.Tensor, norm: torch.Tensor) -> None:
+        """Update `step`: numbers (batch,) of its records, whether each was finite (batch,), and the gradient's norm."""
+        self.window.append((step, numbers, finite, norm))
 
     def look(self, requested: bool, name_of: Callable[[int], str], saved_step: int) -> bool:
         """Whether `requested` is true on any process. Collective.
 
-        Raises UserError that names the records (by `name_of` their seat) of the first update that was not finite.
+        Raises UserError that names the records (by `name_of` their number) of the first update that was not finite.
         """
         if not self.window:
             return self.ranks.any(requested)
         finite = torch.stack([mask.all() & torch.isfinite(norm) for _, _, mask, norm in self.window]).cpu()
         seen = self.ranks.sums({"bad": float((~finite).sum()), "stop": float(requested)})
         if seen["bad"]:
-            rows = [(step, name_of(seat)) for step, seats, mask, _ in self.window for seat in seats[~mask].tolist()]
+            rows = [(step, name_of(n)) for step, numbers, mask, _ in self.window for n in numbers[~mask].tolist()]
             rows = self.ranks.gather(rows)
             first = min((step for step, _ in rows), default=self.window[0][0])
             names = sorted({name for step, name in rows if step == first})
             more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
             raise UserError(
                 f"the loss or its gradient is not finite at step {first}, records {', '.join(names[:NAMED]) or 'none'}"
-                f"{more}: nothing after step {max(saved_step, 0)} was saved; lower --a_lr and --c_lr"
+                f"{more}: nothing after step {max(saved_step, 0)} was saved; {self.remedy}"
             )
         self.window.clear()
         return bool(seen["stop"])
