@@ -39,8 +39,11 @@ GRPO_RECIPE = --model tiny --level 1 \
 	--tasks_per_domain 1000 --prompts_per_step 16 --group_size 8 --steps_per_domain 16 --learning_rate 1e-4 --minibatches 2 --beta 0 --loss dapo \
 	--cl replay --replay_ratio 0.25 --max_new_tokens 80 --max_length 1500 --eval_tasks 24 --eval_trials 4 --save_every 200
 
-TRAINERS := train-protein train-omagd
-.PHONY: help setup train test lint bench config numbers train-snakes train-grpo $(TRAINERS) train-8gpu evaluate-protein
+# Two CPU processes, three minutes; see docs/train_omagd.md, "The recipe".
+OMAGD_RECIPE = --map 3m --max_minutes 3
+
+TRAINERS := train-protein
+.PHONY: help setup train test lint bench config numbers train-snakes train-grpo train-omagd $(TRAINERS) train-8gpu evaluate-protein
 
 help:  ## this list
 	@sed -n 's/^\([a-z0-9][a-z0-9-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -71,6 +74,11 @@ train-grpo: $(STAMP)  ## about ten minutes on two CPU processes, a tiny model bu
 	@test -f "$(CONFIG_FILE)" || { echo "error: CONFIG=$(CONFIG) found neither in accelerate_configs nor as a file" >&2; exit 2; }
 	@export OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}; $(LAUNCH) scripts/train_grpo.py $(GRPO_RECIPE) $(ARGS)
 
+train-omagd: CONFIG = cpu_2
+train-omagd: $(STAMP)  ## three minutes on two CPU processes, QMIX on map 3m; CONFIG= NPROC= ARGS= as below
+	@test -f "$(CONFIG_FILE)" || { echo "error: CONFIG=$(CONFIG) found neither in accelerate_configs nor as a file" >&2; exit 2; }
+	@export OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}; $(LAUNCH) scripts/train_omagd.py $(OMAGD_RECIPE) $(ARGS)
+
 # Half of the suite's time processes wait for one another: files of tests run side by side, each in one worker.
 test: $(STAMP)  ## the whole test suite; ARGS= goes to pytest, as ARGS="-n 0 -x" for one test after the other
 	@$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
@@ -83,8 +91,6 @@ config: $(STAMP)  ## the `accelerate config` wizard; writes accelerate.yaml for 
 
 train-protein: SCRIPT = scripts/train_protein.py
 train-protein:  ## CONFIG= (a name in accelerate_configs, or a YAML file) NPROC= ARGS="flags of the script"
-train-omagd: SCRIPT = scripts/train_omagd.py
-train-omagd:  ## comes later
 $(TRAINERS):
 	@test -f $(SCRIPT) || { echo "error: $(SCRIPT) does not exist yet; make train-protein does" >&2; exit 2; }
 	@test -f "$(CONFIG_FILE)" || { echo "error: CONFIG=$(CONFIG) found neither in accelerate_configs nor as a file" >&2; exit 2; }

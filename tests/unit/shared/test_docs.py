@@ -236,7 +236,12 @@ def test_the_table_of_rejections_is_the_code():
 
 @pytest.mark.parametrize(
     ("target", "trainer", "ends_with"),
-    [("train", "protein", "--epochs 200"), ("train-snakes", "snakes", ""), ("train-grpo", "grpo", "")],
+    [
+        ("train", "protein", "--epochs 200"),
+        ("train-snakes", "snakes", ""),
+        ("train-grpo", "grpo", ""),
+        ("train-omagd", "omagd", ""),
+    ],
 )
 def test_the_recipe_of_the_page_is_the_one_of_make(target, trainer, ends_with):
     """All of it but the limits of time and games, and how often something is looked at or saved."""
@@ -341,6 +346,8 @@ def test_the_forms_that_are_run():
         "python make_synthetic",
         "cpu_2 train_snakes",
         "python train_snakes",
+        "cpu_2 train_omagd",
+        "python train_omagd",
         "python evaluate_snakes",
         "python watch_snakes",
     }
@@ -379,6 +386,17 @@ def test_the_snakes_commands_run(clone):
             run(clone, Command(command.where, text, True), [])
     assert json.loads((clone / "report.json").read_text(encoding="utf-8"))["games"] == 4
     assert (clone / "play.html").is_file() and (clone / "submission" / "submission.py").is_file()
+
+
+def test_the_battle_commands_run(clone):
+    """Training for a moment on one process, and a dry run on two."""
+    short = "--max_steps 2 --eval_every 0 --final_nepisode 4 --output_dir squad --report_to none --no_visualize".split()
+    small = "--batch_size_run 4 --per_device_batch_size 4 --max_minutes 10".split()
+    done = run(clone, TO_RUN["python train_omagd"], [*small, *short])
+    assert "results.json, report.html and export/ are in squad" in done.stdout
+    assert json.loads((clone / "squad" / "results.json").read_text(encoding="utf-8"))["observe"] == "full_obs"
+    done = run(clone, TO_RUN["cpu_2 train_omagd"], ["--dry_run"])
+    assert "processes      2 on 1 machine" in done.stdout and done.stdout.count("nothing was trained") == 1
 
 
 def test_the_synthetic_command_runs(clone):
