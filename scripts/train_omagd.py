@@ -34,7 +34,7 @@ from lib.local_average import Averaging
 from lib.manifests import read_manifest
 from lib.omagd import evaluation, reporting
 from lib.omagd.battle.battle import BattleVec
-from lib.omagd.evaluation import SCRIPTED, Tally, Test
+from lib.omagd.evaluation import SCRIPTED, Tally, Trials
 from lib.omagd.learning.collector import Collector
 from lib.omagd.learning.qmix import STATISTICS, Learner, Targets
 from lib.omagd.learning.replay import EpisodeReplay
@@ -69,7 +69,7 @@ class Session:
     collector: Collector
     recent: RecentUpdates
     sums: torch.Tensor  # of the updates since the last row of the log, by STATISTICS
-    test: Test | None = None
+    test: Trials | None = None
     progress: Progress = None
     log: RunLog | None = None
     saved_step: int = -1
@@ -239,7 +239,7 @@ def test_due(session: Session) -> bool:
     return every > 0 and step > 0 and step % every == 0 and session.progress.validated_step != step
 
 
-def play_test(session: Session, test: Test, player) -> Tally | None:
+def play_test(session: Session, test: Trials, player) -> Tally | None:
     """Test battles of all processes; None when a signal came."""
     with session.log.paused():
         mine = evaluation.play_share(test, player, lambda: session.signals.requested)
@@ -248,10 +248,10 @@ def play_test(session: Session, test: Test, player) -> Tally | None:
     return Tally(**global_sums(session.acc, asdict(mine)))
 
 
-def make_test(session: Session, count: int, purpose: str) -> Test:
+def make_test(session: Session, count: int, purpose: str) -> Trials:
     """Other battles for every purpose: those that chose the best weights do not measure them."""
     acc, config = session.acc, session.config
-    return Test(
+    return Trials(
         config.map, count, seed=derive(config.seed, "test", purpose) % 2**63, rank=acc.process_index,
         processes=acc.num_processes, device=acc.device, full=config.observe == "full_obs", **config.battle_options(),
     )  # fmt: skip

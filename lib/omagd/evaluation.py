@@ -37,7 +37,7 @@ class Tally:
         return max(centre - half, 0.0), min(centre + half, 1.0)
 
 
-class Test:
+class Trials:
     """This process's share of `count` test battles; the same battles at every test, and on any number of processes."""
 
     def __init__(
@@ -67,7 +67,7 @@ class Test:
         return act
 
 
-def play_share(test: Test, player: Agent | str, should_stop: Callable[[], bool] = bool) -> Tally:
+def play_share(test: Trials, player: Agent | str, should_stop: Callable[[], bool] = bool) -> Tally:
     """This process's battles to their ends, greedily by a network's values or by a script; cut off to stop."""
     battles = test.battles
     if battles is None:
