@@ -217,7 +217,7 @@ def grpo_learning() -> str:
 def grpo_forgetting() -> str:
     result = load("grpo_learning_forgetting")
     return words(
-        "falls by {:.2f} without a method, by {:.2f} with a quarter of each step replayed ({} seed)",
+        "falls by {:.2f} without a method, by {:.2f} with a quarter of each step replayed, medians of {} seeds",
         pick(result, "median", "none_first_domain_fall"), pick(result, "median", "replay_first_domain_fall"),
         len(pick(result, "runs") or []) or None,
     )  # fmt: skip
