@@ -223,6 +223,13 @@ def grpo_forgetting() -> str:
     )  # fmt: skip
 
 
+def battles() -> str:
+    result = load("omagd_battle")
+    return words(
+        "{:,} x, {:,} x, {:,} x", *(pick(result, name, "64", "ratio") for name in ("3m", "2s3z", "3s5z"))
+    )  # fmt: skip
+
+
 ROWS = [
     ("reading PDB text, one core", lambda: reading("pdb"), "protein_reading"),
     ("reading mmCIF text, one core", lambda: reading("cif"), "protein_reading"),
@@ -262,6 +269,8 @@ ROWS = [
     ("tiny model, ten minutes on two processes, success on three domains", grpo_learning, "grpo_learning_joint"),
     ("the same in turn at a higher rate, 20 steps each: first domain, from its own stage to the end", grpo_forgetting,
      "grpo_learning_forgetting"),
+    ("unit battles, 64 at once, all that is told at every step, one core / SMAClite: 3m; 2s3z; 3s5z", battles,
+     "omagd_battle"),
 ]  # fmt: skip
 
 

@@ -241,8 +241,8 @@ def _tick(t: SimpleNamespace, f: SimpleNamespace) -> SimpleNamespace:
     cooldown_s, explodes, splashes, regeneration, flies = (
         t.cooldown_s, t.explodes, t.splashes, t.regeneration, t.flies,
     )  # fmt: skip
-    length, after_hit, enemy_targets, push_apart, on_ground = (
-        f.length, f.after_hit, f.enemy_targets, f.push_apart, f.on_ground,
+    length, can_hit, after_hit, enemy_targets, push_apart, on_ground = (
+        f.length, f.can_hit, f.after_hit, f.enemy_targets, f.push_apart, f.on_ground,
     )  # fmt: skip
     attack_x, attack_y = t.attack_point
     n_agents, count, lanes = t.n_agents, t.count, t.lanes
@@ -362,7 +362,7 @@ def _tick(t: SimpleNamespace, f: SimpleNamespace) -> SimpleNamespace:
                             goal_x[unit] = x[aim]
                             goal_y[unit] = y[aim]
                             way[unit] = gap + SLACK
-                        elif heals(unit) == 0 and cooldown[unit] <= 0.0:
+                        elif heals(unit) == 0 and cooldown[unit] <= 0.0 and can_hit(unit, aim):
                             noise = uniform(draw(a, b, JITTER, step, tick * count + unit))
                             cooldown[unit] = cooldown_s(unit) + dt * (3.0 * noise - 1.0)
                             first = int(aim)
