@@ -10,8 +10,8 @@ An ally whose target was dead when the tick began stands. (All numbers are float
 
 **Fire.** A shot sets the cooldown to the type's plus dt x uniform(-1, 2). Each of its attacks does the type's damage,
 plus the bonus against the attribute named; shields take what they can, the rest less the armour goes to the health,
-which ends at 0. Only types that hit air fire at flying units. Shots of a tick fall in the order of the units' numbers, and
-those who fall still fire in that tick.
+which ends at 0. Only types that hit air fire at flying units. Shots of a tick fall in the order of the units' numbers,
+and those who fall still fire in that tick.
     A colossus hits every ground opponent that meets a box around its target, SPLASH_DEPTH along the line of fire and
 SPLASH_WIDTH across: |along| <= SPLASH_DEPTH / 2 + radius, |across| <= SPLASH_WIDTH / 2 + radius. A baneling dies when
 it fires, and hits every ground opponent within BLAST of its centre to their edges.
