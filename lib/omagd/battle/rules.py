@@ -16,17 +16,19 @@ and those who fall still fire in that tick.
 SPLASH_WIDTH across: |along| <= SPLASH_DEPTH / 2 + radius, |across| <= SPLASH_WIDTH / 2 + radius. A baneling dies when
 it fires, and hits every ground opponent within BLAST of its centre to their edges.
 
-**Healing**, after the shots: a healer with gap <= 0 gives min(HEAL dt, what is missing, ENERGY_HEALS x energy) health
-to a living unit that does not heal, and pays the ENERGY_HEALS-th part of it in energy; another patient than its last
-needs FIRST_ENERGY.
+**Healing**, after the shots: a healer that still lives and has gap <= 0 gives min(HEAL dt, what is missing,
+ENERGY_HEALS x energy) health to a living unit that does not heal, and pays the ENERGY_HEALS-th part of it in energy;
+another patient than its last needs FIRST_ENERGY.
 
 **Motion.** Walkers make min(speed dt, what is left of the way). Then living units of one layer (ground or air) that
 overlap are pushed apart once: each by half of the overlap, along the line between their centres (along x where these
 are one point, the lower number to the left); a unit of speed 0 stays, and its neighbour takes the whole. A ground unit
 that would then stand where it cannot moves in x alone, else in y alone, else not at all; flyers stay on the map.
+Way and push are one motion, from where the tick began.
 
-**Timers.** Cooldowns fall by dt to 0. A hit stops a shield's regeneration for CALM_S seconds; later it gains
-SHIELD_RATE a second. Zerg units gain their regeneration, healers ENERGY_RATE energy up to ENERGY_MOST.
+**Timers**, at the end of a tick. Cooldowns fall by dt to 0. A hit sets a calm of CALM_S seconds, which falls by dt at
+the end of the same tick already; where it is 0 after that, a shield gains SHIELD_RATE a second. Zerg units gain their
+regeneration, healers ENERGY_RATE energy up to ENERGY_MOST.
 
 **Enemy script**, at the beginning of a tick. A fighter keeps a living target that aims at it or that it can reach
 (gap <= 0); but while an opponent that heals lives, a target that does not heal is chosen anew. Else it chooses among
@@ -38,7 +40,7 @@ target when the tick began, and is no faster than the slowest of them; without o
 
 **Reward**: of a step, as a share of (the enemies' greatest health and shields + 10 for each + 200) / 20:
     signed      (default) what enemies lost in health and shields, less what they regained, 10 for each killed, 200 for
-                a victory. The sums telescope: every victory gives 20
+                a victory. The sums telescope: every victory gives 20 (but for what a lone healer left, below)
     smac_abs    the same, without the victory in absolute value, as SMAC has it: it pays for what enemies regain
     damage      losses by hits alone count (a baneling's own end is its health), as SMAClite has it
     negative    signed, less half of what allies lost by hits or their own end, less 5 for each ally that died
