@@ -30,6 +30,7 @@ from lib.checkpoint import (
 )
 from lib.clock import StepClock
 from lib.distributed import assert_equal_across_ranks, global_sums, state_hash
+from lib.errors import UserError
 from lib.local_average import Averaging
 from lib.manifests import read_manifest
 from lib.omagd import evaluation, reporting
@@ -47,6 +48,7 @@ from lib.runlog import RunLog, read_metrics, tracker_kinds
 from lib.seeds import derive, seed_global
 
 TRAINER = "omagd"
+LOOK_PLAYS = 50  # steps of all battles between the same looks
 LOOK_STEPS = 5  # updates between looks at signals, at the clock and at the episodes of all processes
 # One small model: one message for all gradients.
 ONE_BUCKET = DistributedDataParallelKwargs(bucket_cap_mb=64)
@@ -64,6 +66,7 @@ class Session:
     signals: StopSignals
     learner: torch.nn.Module
     optimiser: torch.optim.Optimizer
+    rate: float  # after --lr_scale
     targets: Targets
     averaging: Averaging
     collector: Collector
@@ -93,8 +96,7 @@ def main(config: OmagdOptions) -> None:
     batch, facts = reporting.plan_notes(config, parameters, session.plan, layout, acc.num_processes)
     if acc.num_processes > 1:
         facts["gradients"] = f"averaged by {'shared memory' if session.averaging.shared else 'all-reduce'}"
-    rate = session.optimiser.param_groups[0]["lr"]
-    launch.announce(acc, config, trainer=TRAINER, effective_batch=batch, learning_rate=rate, notes=facts)
+    launch.announce(acc, config, trainer=TRAINER, effective_batch=batch, learning_rate=session.rate, notes=facts)
     if config.dry_run:
         acc.print("dry run: nothing was trained")
         return
@@ -131,7 +133,7 @@ def prepare(acc: Accelerator, run: RunDirectory, config: OmagdOptions) -> Sessio
         battles.layout, config.buffer_size, config.buffer_steps, n, acc.process_index * n, acc.device
     )
     return Session(
-        acc, run, config, Plan(config, battles.map, acc.num_processes), ranks, StopSignals(), learner, optimiser,
+        acc, run, config, Plan(config, battles.map, acc.num_processes), ranks, StopSignals(), learner, optimiser, rate,
         Targets(acc.unwrap_model(learner)), averaging, Collector(battles, replay, config.observe == "full_obs"),
         RecentUpdates(ranks, "lower --lr"), torch.zeros(len(STATISTICS), device=acc.device), progress=Progress(),
     )  # fmt: skip
@@ -147,7 +149,7 @@ def train(session: Session) -> bool:
     while not plan.spent(progress):
         if not plan.due(progress):
             play(session)
-            if progress.played % 50 == 0 and not progress.step and look(session):  # before there are updates
+            if progress.played % LOOK_PLAYS == 0 and look(session):  # there may be no updates for long
                 clock.add_to(progress)
                 return save(session)
             continue
@@ -210,7 +212,7 @@ def look(session: Session) -> bool:
     mine = {"episodes": float(session.collector.replay.added)}
     mine["seconds"] = log.wall_s() if session.acc.is_main_process else 0.0
     seen = global_sums(session.acc, mine)
-    progress.episodes = int(seen["episodes"])
+    progress.episodes = progress.former_episodes + int(seen["episodes"])
     progress.share = seen["seconds"] / session.plan.max_wall_s
     if progress.episodes - progress.copied >= session.config.target_update_interval:
         session.targets.follow(session.bare)
@@ -284,7 +286,7 @@ def save(session: Session, best: bool = False) -> bool:
     with session.log.paused():
         save_checkpoint(
             acc, session.run, progress.step, model=session.learner, optimizer=session.optimiser,
-            state={"progress": progress.to_dict(), "sums": session.collector.sums}, best=best,
+            state={"progress": progress.to_dict(), "battle": described(session.config)}, best=best,
             keep=session.config.keep_checkpoints, common=with_prefix("targets", session.targets.state_dict()),
             rank_tensors=session.collector.get_state() | {"sums": session.sums.cpu()},
         )  # fmt: skip
@@ -292,17 +294,31 @@ def save(session: Session, best: bool = False) -> bool:
     return False
 
 
+def described(config: OmagdOptions) -> dict:
+    """What is fought and what is told of it."""
+    return {"map": config.map, "observe": config.observe, **config.battle_options()}
+
+
 def restore(session: Session, found) -> None:
     """Continue from a checkpoint; with another number of processes battles and replay begin anew."""
     acc, run = session.acc, session.run
     state = load_checkpoint(acc, found, model=session.learner, optimizer=session.optimiser)
+    wanted = described(session.config)
+    for name, saved in state["battle"].items():
+        if saved != wanted[name]:
+            raise UserError(
+                f"--{name} {wanted[name]}, and {found} was trained with {saved}: episodes and tests of the two do not go"
+                " together; resume with the saved value, or begin a new run"
+            )
+    for group in session.optimiser.param_groups:
+        group["lr"] = session.rate
     session.progress = Progress(**state["progress"])
     session.saved_step = session.progress.step
     session.targets.load_state_dict(under_prefix("targets", load_common(acc, found)))
     if read_manifest(found).world_size == acc.num_processes:
         tensors = load_rank(acc, found)
         session.sums = tensors.pop("sums").to(acc.device)
-        session.collector.set_state(tensors, state["sums"])
+        session.collector.set_state(tensors)
     else:
         run.note(acc, "battles and replay begin anew: they belong to another number of processes")
         session.plan.begin_anew(session.progress)
@@ -330,9 +346,8 @@ def finish(session: Session) -> dict | None:
     results |= {"epsilon": session.plan.epsilon(progress), "processes": acc.num_processes}
     results |= {"wall_s": round(session.log.wall_s(), 3), "weights_sha256": state_hash(session.bare)}
     assert_equal_across_ranks(acc, results["weights_sha256"], "final weights")
-    described = session.bare.agent.config.to_dict() | {"map": config.map, "observe": config.observe}
-    described |= {"battle": config.battle_options()}
-    save_export(acc, run, model=session.bare.agent, config=described, card=reporting.model_card(config, results))
+    sizes = session.bare.agent.config.to_dict() | {"battle": described(config)}
+    save_export(acc, run, model=session.bare.agent, config=sizes, card=reporting.model_card(config, results))
     if acc.is_main_process:
         for path in filter(None, (run.path / "results.json", config.report_json)):
             atomic_write_json(path, results)

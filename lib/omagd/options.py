@@ -7,7 +7,7 @@ from lib.args import RunArgs, option
 from lib.errors import UserError
 from lib.omagd.battle.layout import Layout
 from lib.omagd.battle.maps import MAPS, find_map
-from lib.omagd.battle.rules import REWARDS
+from lib.omagd.battle.rules import JITTER_MOST, REWARDS, SIGHT_MOST, TICK_RATES
 from lib.omagd.learning.mixers import MIXERS
 from lib.omagd.learning.networks import AgentConfig
 from lib.omagd.learning.qmix import QmixConfig
@@ -80,6 +80,12 @@ class OmagdOptions(BattleOptions):
 def check_options(config: OmagdOptions) -> list[str]:
     """Raise UserError for what cannot be; return the log lines of what was decided."""
     battle_map = find_map(config.map)
+    if config.sight > SIGHT_MOST:
+        raise UserError(f"--sight {config.sight:g}: expected a length of at most {SIGHT_MOST}")
+    if config.tick_rate not in TICK_RATES:
+        raise UserError(f"--tick_rate {config.tick_rate:g}: expected 16 or 22.4")
+    if config.spawn_jitter > JITTER_MOST:
+        raise UserError(f"--spawn_jitter {config.spawn_jitter:g}: expected a length of at most {JITTER_MOST}")
     if config.gradient_accumulation_steps != 1:
         raise UserError(
             f"--gradient_accumulation_steps {config.gradient_accumulation_steps}: an update of this size gains nothing"
@@ -107,4 +113,6 @@ def check_options(config: OmagdOptions) -> list[str]:
         )
     if config.leaky_mask and config.sight >= 6:
         raise UserError(f"--leaky_mask has no effect with --sight {config.sight:g}: attacks reach 6; drop it")
+    if config.smac_type_bits == "raw" and battle_map.type_names != ("stalker", "zealot"):
+        return [f"--smac_type_bits raw: on {config.map} SMAC's numbers are the aligned ones"]
     return []

@@ -15,6 +15,7 @@ class Progress:
     played: int = 0  # steps of a process's battles together
     env_steps: int = 0
     episodes: int = 0  # as far as was looked
+    former_episodes: int = 0  # of them, those before the battles began anew
     copied: int = 0  # episodes at the last copy of the targets
     train_wall_s: float = 0.0
     train_cpu_s: float = 0.0
@@ -57,8 +58,7 @@ class Plan:
         self.config, self.per_step = config, config.batch_size_run * processes
         # By then so many battles have ended in every process, however long they last.
         self.first_update = math.ceil(config.per_device_batch_size / config.batch_size_run) * battle_map.limit
-        self.last_step = math.ceil(config.t_max / self.per_step)
-        learning = max(self.last_step - self.first_update, 0) * config.batch_size_run
+        learning = max(math.ceil(config.t_max / self.per_step) - self.first_update, 0) * config.batch_size_run
         self.updates = learning // config.steps_per_update
         if config.max_steps is not None:
             self.updates = min(self.updates, config.max_steps)
@@ -66,6 +66,7 @@ class Plan:
 
     def begin_anew(self, progress: Progress) -> None:
         """The replay is empty: so much has to be played again before the next update."""
+        progress.former_episodes = progress.episodes
         done = progress.step * self.config.steps_per_update
         progress.played = done // self.config.batch_size_run
 
@@ -77,7 +78,7 @@ class Plan:
     def spent(self, progress: Progress) -> bool:
         """Whether a limit ends the run."""
         by_steps = self.config.max_steps is not None and progress.step >= self.config.max_steps
-        return by_steps or progress.share >= 1.0 or (progress.played >= self.last_step and not self.due(progress))
+        return by_steps or progress.share >= 1.0 or (progress.env_steps >= self.config.t_max and not self.due(progress))
 
     def epsilon(self, progress: Progress) -> float:
         """The share of random actions in the next step."""

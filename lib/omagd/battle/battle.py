@@ -9,11 +9,10 @@ from lib.omagd.battle.kernel import battle_kernels
 from lib.omagd.battle.layout import Layout
 from lib.omagd.battle.maps import find_map
 from lib.omagd.battle.players import PLAYERS
-from lib.omagd.battle.rules import REACH, REWARDS, TICKS
+from lib.omagd.battle.rules import JITTER_MOST, REACH, REWARDS, SIGHT_MOST, TICK_RATES, TICKS
 from lib.warp_noise import WORD, seed_words
 from lib.warp_run import check_count, check_tensors, launcher, signed, torch_stream, warp_device
 
-TICK_RATES = (16.0, 22.4)
 SIGHT = 9.0
 SPAWN_JITTER = 0.3
 STORED = ("words", "units", "aims", "returns", "final_returns", "rewards", "done", "info")
@@ -65,16 +64,16 @@ class BattleVec:
         check_count("first_battle", first_battle, 0, (1 << 31) - num_battles)
         limit = self.map.limit if limit is None else limit
         check_count("limit", limit, 1, (1 << 16) - 1)
-        if not 0 < sight <= 1000:
-            raise UserError(f"sight is {sight}: expected a length greater than 0")
+        if not 0 < sight <= SIGHT_MOST:
+            raise UserError(f"sight is {sight}: expected a length above 0 and at most {SIGHT_MOST}")
         if tick_rate not in TICK_RATES:
             raise UserError(f"tick_rate is {tick_rate}: expected 16 or 22.4")
         if reward not in REWARDS:
             raise UserError(f"reward is {reward!r}: expected one of {', '.join(REWARDS)}")
         if smac_type_bits not in ("aligned", "raw"):
             raise UserError(f"smac_type_bits is {smac_type_bits!r}: expected aligned or raw")
-        if not 0 <= spawn_jitter <= 2:
-            raise UserError(f"spawn_jitter is {spawn_jitter}: expected a length from 0 to 2")
+        if not 0 <= spawn_jitter <= JITTER_MOST:
+            raise UserError(f"spawn_jitter is {spawn_jitter}: expected a length from 0 to {JITTER_MOST}")
         self.num_battles, self.device = num_battles, torch.device(device)
         self.seed, self.first_battle, self.limit, self.sight = seed, first_battle, limit, float(sight)
         with torch_stream(self.device):

@@ -76,5 +76,6 @@ SHIELD_RATE = 2.0
 HEALER_SCAN = 5.0
 LOOPS_PER_S = 22.4  # of StarCraft II, in which SMAC tells cooldowns
 KILL, VICTORY, GREATEST_RETURN = 10.0, 200.0, 20.0
+TICK_RATES, SIGHT_MOST, JITTER_MOST = (16.0, 22.4), 1000, 2
 REWARDS = ("signed", "smac_abs", "damage", "negative", "sparse")
 SPAWN, JITTER, EXPLORE = 0, 1, 2

@@ -29,10 +29,20 @@ class BattleEnv:
         return self.get_obs(), self.get_state()
 
     def step(self, actions) -> tuple[float, bool, dict]:
-        """(reward of the team, whether the battle is over, info). UserError for an action that is not available."""
+        """(reward of the team, whether the battle is over, info).
+
+        UserError for an action that is not available; then nothing has happened.
+        """
         actions = torch.as_tensor([int(action) for action in actions]).view(1, -1)
         if self.battle.done[0]:
             raise UserError("the battle is over: call reset() first")
+        masks = self.get_avail_actions()
+        for agent, action in enumerate(actions[0].tolist()):
+            if not (0 <= action < self.n_actions and masks[agent][action]):
+                free = [number for number, can in enumerate(masks[agent]) if can]
+                raise UserError(
+                    f"agent {agent} cannot take action {action}; available are {free} (mask {masks[agent]})"
+                )
         self.battle.step(actions)
         done = bool(self.battle.done[0])
         info = {"battle_won": False, "dead_allies": 0, "dead_enemies": 0}

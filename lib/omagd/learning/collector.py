@@ -62,29 +62,30 @@ class Collector:
             self.sums[name] += float(value)
 
     def get_state(self) -> dict[str, torch.Tensor]:
-        """Battles, replay and running episodes of this process, but for `sums`."""
+        """Battles, replay and running episodes of this process."""
         agents = self.battles.layout.n_agents
         hidden = self.hidden if self.hidden is not None else torch.zeros(len(self.slots) * agents, 0)
         own = {"hidden": hidden.cpu(), "last_actions": self.last_actions.cpu(), "lengths": self.lengths.cpu()}
+        own["sums"] = torch.tensor([self.sums[name] for name in STATISTICS], dtype=torch.float64)
         parts = {"battles": self.battles.get_state(), "replay": self.replay.get_state(), "own": own}
         parts["running"] = {name: array.cpu() for name, array in self.running.items()}
         return {f"{part}.{name}": tensor for part, tensors in parts.items() for name, tensor in tensors.items()}
 
-    def set_state(self, tensors: dict[str, torch.Tensor], sums: dict[str, float]) -> None:
+    def set_state(self, tensors: dict[str, torch.Tensor]) -> None:
         """Restore `get_state`."""
         parts: dict[str, dict[str, torch.Tensor]] = {"battles": {}, "replay": {}, "own": {}, "running": {}}
         for key, tensor in tensors.items():
             part, _, name = key.partition(".")
             parts[part][name] = tensor
-        self.battles.set_state(parts["battles"])
         self.replay.set_state(parts["replay"])
+        self.battles.set_state(parts["battles"])
         for name, tensor in parts["running"].items():
             self.running[name].copy_(tensor)
         hidden = parts["own"]["hidden"].to(self.battles.device)
         self.hidden = hidden if hidden.shape[-1] else None
         self.last_actions.copy_(parts["own"]["last_actions"])
         self.lengths.copy_(parts["own"]["lengths"])
-        self.sums = dict(sums)
+        self.sums = dict(zip(STATISTICS, parts["own"]["sums"].tolist(), strict=True))
 
     def look(self) -> dict[str, float]:
         """Sums over the episodes that ended since the last look, by STATISTICS."""

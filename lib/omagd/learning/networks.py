@@ -46,14 +46,15 @@ class Agent(nn.Module):
         """(..., agents, obs), (..., agents) -> (..., agents, hidden)."""
         return torch.relu(self.observe(obs) + self.last_action(last_actions) + self.number.weight)
 
-    def forward(self, obs: Tensor, last_actions: Tensor, batch_sizes: Tensor) -> Tensor:
+    def forward(self, obs: Tensor, last_actions: Tensor, batch_sizes: tuple[int, ...]) -> Tensor:
         """Whole episodes from their first step: (steps, agents, obs), (steps, agents) -> (steps, agents, actions).
 
-        batch_sizes (longest,) on the CPU: how many episodes have a first, a second ... step.
+        batch_sizes: how many episodes have a first, a second ... step.
         """
         agents, hidden = self.config.n_agents, self.config.hidden
         seen = self.encode(obs, last_actions).view(-1, hidden)  # (steps x agents, hidden)
-        remembered, _ = self.memory(PackedSequence(seen, batch_sizes * agents))
+        sizes = torch.tensor(batch_sizes) * agents  # on the CPU, wherever the rest is
+        remembered, _ = self.memory(PackedSequence(seen, sizes))
         return self.values(remembered.data).view(-1, agents, self.config.n_actions)
 
     def step(self, obs: Tensor, last_actions: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:

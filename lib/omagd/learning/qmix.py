@@ -24,7 +24,7 @@ class Episodes(NamedTuple):
     last_actions: Tensor  # (S, A) int64, C before the first
     rewards: Tensor  # (S,)
     ends: Tensor  # (S,) float32: 1 where nothing comes after
-    batch_sizes: Tensor  # (longest,) int64 on the CPU
+    batch_sizes: tuple[int, ...]  # no tensor: data parallel training would move it to the device
 
 
 @dataclass(frozen=True)
@@ -90,13 +90,14 @@ class Targets(nn.Module):
                 target.copy_(source)
 
 
-def td_lambda(rewards: Tensor, ends: Tensor, values: Tensor, batch_sizes: Tensor, gamma: float, share: float) -> Tensor:
+def td_lambda(
+    rewards: Tensor, ends: Tensor, values: Tensor, batch_sizes: tuple[int, ...], gamma: float, share: float
+) -> Tensor:
     """Returns G_t = r_t + gamma (1 - end_t) ((1 - lambda) V_{t+1} + lambda G_{t+1}), (S, k), of values (S, k).
 
     The last step of an episode has no step after it: there G = r, whatever its end says.
     """
-    sizes = batch_sizes.tolist()
-    starts = [0]
+    sizes, starts = batch_sizes, [0]
     for size in sizes[:-1]:
         starts.append(starts[-1] + size)
     returns = rewards.unsqueeze(-1).repeat(1, values.shape[-1])

@@ -5,6 +5,7 @@ from collections import Counter, deque
 import torch
 from torch import Tensor
 
+from lib.errors import UserError
 from lib.omagd.battle.layout import Layout
 from lib.omagd.learning.qmix import Episodes
 from lib.seeds import numpy_generator
@@ -36,6 +37,7 @@ class EpisodeReplay:
         self.of_slot: list[deque[tuple[int, int]]] = [deque() for _ in range(slots)]
         self.first_slot = first_slot
         self.next = 0  # where the next episode begins
+        self.used = 0  # places that were ever written
         self.added = 0  # episodes ever
 
     def __len__(self) -> int:
@@ -52,7 +54,7 @@ class EpisodeReplay:
         for name, array in self.arrays.items():
             array[first:end] = source[name][slot, :length]
         self._keep(first, length, slot)
-        self.next, self.added = end, self.added + 1
+        self.next, self.used, self.added = end, max(self.used, end), self.added + 1
         while len(self.kept) > self.episodes:
             self._forget_oldest()
 
@@ -73,7 +75,8 @@ class EpisodeReplay:
         """`count` episodes, drawn by (seed, update), in the layout of `networks.py`.
 
         The slots take turns, and which of its episodes a slot gives is drawn by its number among those of all
-        processes: many processes draw what one with all their slots would.
+        processes. So many processes draw what one with all their slots would, where `count` is a multiple of the slots
+        and nothing has been forgotten yet.
         """
         slots = [slot for slot, episodes in enumerate(self.of_slot) if episodes]
         turns = [slots[(update * count + turn) % len(slots)] for turn in range(count)]
@@ -95,22 +98,29 @@ class EpisodeReplay:
         last[before < 0] = self.layout.n_actions
         return Episodes(
             found["obs"], found["state"], found["avail"], actions, last, found["rewards"], found["ends"],
-            inside.sum(1),
+            tuple(inside.sum(1).tolist()),
         )  # fmt: skip
 
     def get_state(self) -> dict[str, Tensor]:
-        """Everything, as tensors on the CPU."""
+        """Everything, as tensors on the CPU; of the arrays what has been written."""
         spans = torch.tensor(list(self.kept), dtype=torch.int64).view(-1, 3)
-        state = {name: array.cpu() for name, array in self.arrays.items()}
-        return state | {"spans": spans, "counts": torch.tensor([self.next, self.added])}
+        state = {name: array[: self.used].cpu() for name, array in self.arrays.items()}
+        return state | {"spans": spans, "counts": torch.tensor([self.next, self.used, self.added])}
 
     def set_state(self, state: dict[str, Tensor]) -> None:
-        """Restore `get_state`."""
+        """Restore `get_state`. UserError where there is no room for it."""
+        used = int(state["counts"][1])
+        if used > self.capacity or (len(state["spans"]) and int(state["spans"][:, 2].max()) >= len(self.of_slot)):
+            raise UserError(
+                f"the saved replay has {used} steps of {int(state['spans'][:, 2].max()) + 1} battles or more, and this"
+                f" one holds {self.capacity} of {len(self.of_slot)}: resume with the saved --buffer_steps and"
+                " --batch_size_run"
+            )
         for name, array in self.arrays.items():
-            array.copy_(state[name])
+            array[:used] = state[name].to(array.device)
         self.kept.clear()
         for episodes in self.of_slot:
             episodes.clear()
         for span in state["spans"].tolist():
             self._keep(*span)
-        self.next, self.added = (int(value) for value in state["counts"].tolist())
+        self.next, self.used, self.added = (int(value) for value in state["counts"].tolist())

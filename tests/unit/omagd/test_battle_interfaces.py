@@ -36,6 +36,7 @@ def test_an_episode_as_a_learner_of_smac_plays_it():
     environment.reset()
     with pytest.raises(UserError, match=r"agent 0 cannot take action 0; available are \[1, 2, 3, 4, 5\]"):
         environment.step([0, 1, 1])
+    assert int(environment.battle.step_count[0]) == 0  # nothing has happened
 
 
 def test_it_is_the_battle_of_the_batch():

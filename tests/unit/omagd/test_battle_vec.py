@@ -127,7 +127,7 @@ def test_a_step_of_walking_is_as_long_as_the_unit_is_fast():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"sight": 0}, "sight is 0"),
+        ({"sight": 0}, "sight is 0: expected a length above 0 and at most 1000"),
         ({"tick_rate": 10.0}, "expected 16 or 22.4"),
         ({"reward": "dense"}, "expected one of signed, smac_abs"),
         ({"smac_type_bits": "odd"}, "aligned or raw"),

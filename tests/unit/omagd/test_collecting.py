@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from lib.errors import UserError
 from lib.omagd.battle.battle import BattleVec
 from lib.omagd.learning.collector import Collector
 from lib.omagd.learning.networks import Agent, AgentConfig
@@ -41,7 +42,7 @@ def test_the_ring_keeps_the_newest_whole_episodes():
 def test_a_batch_lies_in_time_with_the_longest_first():
     replay = filled([2, 5, 3, 4], kept=10, capacity=100)
     batch = replay.sample(4, seed=3, update=1)
-    assert batch.batch_sizes.tolist() == [4, 4, 3, 2, 1] and batch.batch_sizes.sum() == len(batch.rewards)
+    assert batch.batch_sizes == (4, 4, 3, 2, 1) and sum(batch.batch_sizes) == len(batch.rewards)
     assert batch.rewards[:4].tolist() == [1.0, 3.0, 2.0, 0.0] and batch.rewards[-1].item() == 1.0
     times = batch.actions[:, 0].tolist()
     assert times == [0] * 4 + [1] * 4 + [2] * 3 + [3] * 2 + [4]
@@ -88,7 +89,29 @@ def test_a_saved_replay_gives_the_same_batches():
     other.set_state({name: tensor.clone() for name, tensor in replay.get_state().items()})
     for update in range(5):
         one, two = replay.sample(3, 7, update), other.sample(3, 7, update)
-        assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
+        assert all(torch.equal(a, b) for a, b in zip(one[:-1], two[:-1], strict=True)) and one[-1] == two[-1]
+    with pytest.raises(UserError, match="resume with the saved --buffer_steps and --batch_size_run"):
+        EpisodeReplay(replay.layout, 10, 12, slots=2).set_state(replay.get_state())
+
+
+def test_a_collector_continues_with_the_same_episodes():
+    def collector() -> Collector:
+        battles = BattleVec("3m", 4, seed=2)
+        return Collector(battles, EpisodeReplay(battles.layout, 100, 5000, slots=4))
+
+    one, other = collector(), collector()
+    agent = team(one.battles)
+    for _ in range(70):
+        one.step(agent, 0.4)
+    other.set_state({name: tensor.clone() for name, tensor in one.get_state().items()})
+    assert other.sums == one.sums and one.sums["episodes"] > 0
+    assert one.get_state()["replay.rewards"].shape[0] == one.replay.used < 5000  # what is empty is not saved
+    for _ in range(40):
+        one.step(agent, 0.4)
+        other.step(agent, 0.4)
+    assert one.look() == other.look()
+    first, second = one.get_state(), other.get_state()
+    assert all(torch.equal(first[name], second[name]) for name in first)
 
 
 @pytest.mark.parametrize("full", [False, True])

@@ -36,11 +36,14 @@ def test_names_of_the_originals_are_understood():
         ("--buffer_steps 3839", "give 3840 or more"),
         ("--epsilon_finish 1 --epsilon_start 0.5", r"--epsilon_finish 1\.0 is above"),
         ("--leaky_mask", "no effect with --sight 9"),
+        ("--sight 2000", "at most 1000"),
+        ("--spawn_jitter 3", "at most 2"),
     ],
 )
 def test_contradictions_are_refused(flags, words):
     with pytest.raises(UserError, match=words):
         check_options(options(*flags.split()))
+    assert "aligned" in check_options(options("--smac_type_bits", "raw"))[0]
     assert check_options(options("--buffer_steps", "3840", "--leaky_mask", "--sight", "4")) == []
 
 
@@ -66,6 +69,16 @@ def test_a_plan_of_updates_follows_the_steps_played():
     assert not plan.due(resumed)
     resumed.played += plan.first_update + 4
     assert plan.due(resumed)
+
+
+def test_a_run_resumed_by_more_processes_keeps_its_counts():
+    config = options("--t_max", "20000", "--batch_size_run", "8")
+    progress = Progress(step=300, played=900, env_steps=15_000, episodes=400, copied=390)
+    plan = Plan(config, MAPS["3m"], 2)
+    plan.begin_anew(progress)
+    assert not plan.spent(progress) and progress.former_episodes == 400 and progress.copied == 390
+    progress.env_steps = 20_000
+    assert plan.spent(progress)
 
 
 def test_limits_of_updates_and_time():

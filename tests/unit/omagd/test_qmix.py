@@ -40,7 +40,7 @@ def packed(episodes: list[dict]) -> Episodes:
     """The same as one batch, the longest first."""
     longest = len(episodes[0]["rewards"])
     steps = [(t, episode) for t in range(longest) for episode in episodes if t < len(episode["rewards"])]
-    sizes = torch.tensor([sum(t < len(episode["rewards"]) for episode in episodes) for t in range(longest)])
+    sizes = tuple(sum(t < len(episode["rewards"]) for episode in episodes) for t in range(longest))
     return Episodes(*(torch.stack([episode[name][t] for t, episode in steps]) for name in Episodes._fields[:-1]), sizes)
 
 
@@ -54,7 +54,7 @@ def test_whole_episodes_and_single_steps_give_the_same_values():
     episodes = single_episodes()
     batch = packed(episodes)
     values = agent(batch.obs, batch.last_actions, batch.batch_sizes)
-    starts = torch.cat((torch.zeros(1, dtype=torch.long), batch.batch_sizes.cumsum(0)[:-1]))
+    starts = [sum(batch.batch_sizes[:t]) for t in range(len(batch.batch_sizes))]
     for number, episode in enumerate(episodes):
         hidden = agent.no_memory(1, torch.device("cpu"))
         for t in range(len(episode["rewards"])):
@@ -93,7 +93,7 @@ def test_returns_are_those_of_the_definition(share):
     batch, gamma = packed(episodes), 0.9
     values = torch.randn(sum(LENGTHS), 2, generator=generator(4))
     found = td_lambda(batch.rewards, batch.ends, values, batch.batch_sizes, gamma, share)
-    starts = [0, *batch.batch_sizes.cumsum(0).tolist()]
+    starts = [sum(batch.batch_sizes[:t]) for t in range(len(batch.batch_sizes))]
     for number, episode in enumerate(episodes):
         length = len(episode["rewards"])
         rows = [starts[t] + number for t in range(length)]
