@@ -307,7 +307,7 @@ def restore(session: Session, found) -> None:
     for name, saved in state["battle"].items():
         if saved != wanted[name]:
             raise UserError(
-                f"--{name} {wanted[name]}, and {found} was trained with {saved}: episodes and tests of the two do not go"
+                f"--{name} {wanted[name]}, and {found} was trained with {saved}: their episodes and tests do not go"
                 " together; resume with the saved value, or begin a new run"
             )
     for group in session.optimiser.param_groups:
