@@ -28,7 +28,7 @@ from pathlib import Path
 
 import torch
 import warp as wp
-from record import interleaved, write_result
+from record import interleaved, repeated, write_result
 
 from lib.omagd.battle.battle import BattleVec
 from lib.omagd.battle.maps import MAPS
@@ -119,24 +119,6 @@ def peer_environment(folder: Path, name: str):
         written.write(json.dumps(found))
         written.flush()
         return module.SMACliteEnv(map_file=written.name, seed=1)
-
-
-def repeated(step: Callable[[], object], battles: int, seconds: float) -> tuple[Callable[[], None], int]:
-    """A function that steps for about `seconds`, and the number of environment steps it makes."""
-    for _ in range(100):
-        step()
-    start, count = time.process_time(), 0
-    while time.process_time() - start < 0.2:
-        for _ in range(10):
-            step()
-        count += 10
-    count = max(1, round(count * seconds / (time.process_time() - start)))
-
-    def run() -> None:
-        for _ in range(count):
-            step()
-
-    return run, count * battles
 
 
 def report(rates: dict[str, list[float]], maps: list[str], sizes: list[int]) -> dict:

@@ -45,6 +45,27 @@ def interleaved(
     return seconds
 
 
+def repeated(step: Callable[[], object], games: int, seconds: float) -> tuple[Callable[[], None], int]:
+    """A function that steps for about `seconds` of CPU time, and the number of steps of single games it makes.
+
+    step: one step of `games` games at once, of which 300 are made before.
+    """
+    for _ in range(300):
+        step()
+    start, count = time.process_time(), 0
+    while time.process_time() - start < 0.2:
+        for _ in range(10):
+            step()
+        count += 10
+    count = max(1, round(count * seconds / (time.process_time() - start)))
+
+    def run() -> None:
+        for _ in range(count):
+            step()
+
+    return run, count * games
+
+
 def environment() -> dict:
     """Hardware, threads, versions, commit and date, as a JSON-able dict without host name or paths."""
     return {

@@ -31,7 +31,7 @@ from pathlib import Path
 
 import torch
 import warp as wp
-from record import interleaved, write_result
+from record import interleaved, repeated, write_result
 
 from lib.snakes import SnakesVec
 
@@ -63,24 +63,6 @@ def main() -> None:
     settings = {"games": sizes, "rounds": arguments.rounds, "seconds": arguments.seconds, "clock": "process CPU time"}
     settings["warp"] = wp.__version__
     print(f"written: {write_result('snakes_game', figures, settings=settings).name}")
-
-
-def repeated(step: Callable[[], object], games: int, seconds: float) -> tuple[Callable[[], None], int]:
-    """A function that steps for about `seconds`, and the number of environment steps it makes."""
-    for _ in range(300):
-        step()
-    start, count = time.process_time(), 0
-    while time.process_time() - start < 0.2:
-        for _ in range(10):
-            step()
-        count += 10
-    count = max(1, round(count * seconds / (time.process_time() - start)))
-
-    def run() -> None:
-        for _ in range(count):
-            step()
-
-    return run, count * games
 
 
 def peer_steps(folder: Path) -> Callable[[], None]:

@@ -1,13 +1,13 @@
 """How good a team is: greedy battles that no training has seen, beside random and scripted play of the same battles."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
+from lib.intervals import wilson
+from lib.omagd.battle.arrays import DEAD_ALLIES, DEAD_ENEMIES, LIMIT, WON
 from lib.omagd.battle.battle import BattleVec
-from lib.omagd.battle.kernel import DEAD_ALLIES, DEAD_ENEMIES, LIMIT, WON
 from lib.omagd.learning.networks import Agent
 
 SCRIPTED = "nearest"
@@ -29,12 +29,8 @@ class Tally:
         return getattr(self, name) / max(self.battles, 1.0)
 
     def interval(self) -> tuple[float, float]:
-        """95 % of the share of battles won (Wilson 1927)."""
-        n, z = max(self.battles, 1.0), 1.959964
-        share = self.won / n
-        centre = (share + z * z / (2 * n)) / (1 + z * z / n)
-        half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-        return max(centre - half, 0.0), min(centre + half, 1.0)
+        """95 % of the share of battles won."""
+        return wilson(self.won, self.battles)
 
 
 class Trials:

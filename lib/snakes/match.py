@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 import torch
 
 from lib.errors import UserError
+from lib.intervals import wilson
 from lib.seeds import derive
 from lib.snakes.game import SnakesVec
 from lib.snakes.players import NetworkPlayer, Player, SubmissionPlayer, own_generators, seed_generators
@@ -14,7 +15,6 @@ from lib.snakes.rules import SNAKES, STEPS, TEAM
 
 DEFAULT_ENVS = 1024
 SIDES = ("left", "right")
-NORMAL_95 = 1.959963984540054
 # Far above any Gumbel noise: a drawn move is then the most likely one.
 CERTAIN = 1e4
 
@@ -136,17 +136,6 @@ class MatchResult:
 def mean(total: float, count: int) -> float:
     """total / count; not a number without any."""
     return total / count if count else math.nan
-
-
-def wilson(successes: int, trials: int) -> tuple[float, float]:
-    """The 95 % score interval of a share (E. B. Wilson, 1927); 0 to 1 without trials."""
-    if trials == 0:
-        return 0.0, 1.0
-    share, z = successes / trials, NORMAL_95 * NORMAL_95 / trials
-    middle = (share + z / 2) / (1 + z)
-    half = math.sqrt(share * (1 - share) * z + z * z / 4) / (1 + z)
-    # Rounding must not keep the ends off 0 and 1, where they belong.
-    return middle - half if successes else 0.0, middle + half if successes < trials else 1.0
 
 
 def difference_interval(wins: int, games: int, other_wins: int, other_games: int) -> tuple[float, float]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lib import intervals
 from lib.grpo.reward import matches
 from lib.grpo.task import Action
 from lib.grpo.worlds.world import ASSISTANT, Call
@@ -146,13 +147,7 @@ def wilson(trials: int, successes: int) -> Interval:
 
     Unlike the bootstrap it has a width at 0 and 1. For one trial of each task.
     """
-    if not trials:
-        return Interval(math.nan, 0.0, 1.0)
-    z = 1.959963984540054
-    share, scale = successes / trials, 1 + z * z / trials
-    centre = (share + z * z / (2 * trials)) / scale
-    half = z / scale * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
-    return Interval(share, max(centre - half, 0.0), min(centre + half, 1.0))
+    return Interval(successes / trials if trials else math.nan, *intervals.wilson(successes, trials))
 
 
 def area_under_curve(successes: Sequence[float]) -> float | None:

@@ -1,5 +1,6 @@
 """What an engine and an episode say to each other: token ids in, token ids out."""
 
+import abc
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ class Sampling:
     stop_ids: tuple[int, ...] = ()
 
 
-class Conversation:
+class Conversation(abc.ABC):
     """One dialogue of model turns and answers; to be derived from.
 
     `shared` are the ids that many conversations begin with (policy and tools of a domain), `opening` those that follow
@@ -35,10 +36,10 @@ class Conversation:
     opening: tuple[int, ...]
     noise: int
 
+    @abc.abstractmethod
     def hear(self, ids: list[int], log_probs: list[float], stopped: bool) -> list[int] | None:
         """Takes a turn as sampled, its stop token included when `stopped`. Returns the ids that follow up to the next
         turn (a tool's result, what the user said, the header of the reply), or None when the dialogue is over."""
-        raise NotImplementedError
 
     def take(self, ids: list[int], log_probs: list[float], stopped: bool) -> Callable[[], object] | None:
         """`hear` in two parts, for engines with threads: what may be done in one of them to answer this turn, or None
@@ -49,9 +50,9 @@ class Conversation:
         """What `hear` returns, from what that gave."""
         return answer
 
+    @abc.abstractmethod
     def cut(self) -> None:
         """Called instead of the next turn when the conversation with the answer would outgrow `max_length`."""
-        raise NotImplementedError
 
 
 class Engine(Protocol):

@@ -4,12 +4,12 @@ import torch
 import warp as wp
 
 from lib.errors import UserError
-from lib.omagd.battle import kernel
-from lib.omagd.battle.kernel import battle_kernels
+from lib.omagd.battle.arrays import EPISODE, LAST, STEP
+from lib.omagd.battle.kernel import REWARD_CODES, battle_kernels
 from lib.omagd.battle.layout import Layout
 from lib.omagd.battle.maps import find_map
 from lib.omagd.battle.players import PLAYERS
-from lib.omagd.battle.rules import JITTER_MOST, REACH, REWARDS, SIGHT_MOST, TICK_RATES, TICKS
+from lib.omagd.battle.rules import JITTER_MOST, REACH, REWARDS, SIGHT_MOST, TICK_RATES
 from lib.warp_noise import WORD, seed_words
 from lib.warp_run import check_count, check_tensors, launcher, signed, torch_stream, warp_device
 
@@ -81,13 +81,12 @@ class BattleVec:
             arrays = self._arrays = self._allocate(keep_final)
         arrays.limit = limit
         arrays.autoreset, arrays.keep_final = int(autoreset), int(keep_final)
-        arrays.reward = kernel.REWARD_CODES[reward]
+        arrays.reward = REWARD_CODES[reward]
         arrays.swapped = int(smac_type_bits == "raw" and self.map.type_names == ("stalker", "zealot"))
         arrays.dt = 1.0 / tick_rate
         arrays.sight = sight
         arrays.attack_range = REACH if leaky_mask else min(REACH, sight)
         arrays.jitter = spawn_jitter
-        self.seconds_per_step = TICKS / tick_rate
         self._record()
         self._launch_reset()
 
@@ -104,7 +103,7 @@ class BattleVec:
             tensor = wp.to_torch(array)
             return tensor if view is None else tensor.view(view)
 
-        self.words = shared("words", (n, kernel.LAST + agents), wp.int32)
+        self.words = shared("words", (n, LAST + agents), wp.int32)
         self.units = shared("units", (n, 6), tables.floats)[..., :units]
         self.aims = shared("aims", (n, 3), tables.ints)[..., :units]
         self.actions = shared("actions", (n, agents), wp.int32)
@@ -126,8 +125,8 @@ class BattleVec:
         self._choice = shared("choice", (2,), wp.float32)
         self._chosen = (0.0, 0)
         self._unchecked = False  # whether a step since the last check may have refused an action
-        self.step_count = self.words[:, kernel.STEP]
-        self.episode = self.words[:, kernel.EPISODE]
+        self.step_count = self.words[:, STEP]
+        self.episode = self.words[:, EPISODE]
         return arrays
 
     def _record(self) -> None:

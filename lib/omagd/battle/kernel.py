@@ -8,7 +8,33 @@ from types import SimpleNamespace
 
 import warp as wp
 
-from lib.omagd.battle.fight import NOBODY, fight_functions
+from lib.omagd.battle.arrays import (
+    CALM,
+    COOLDOWN,
+    DEAD_ALLIES,
+    DEAD_ENEMIES,
+    DEFEAT,
+    DRAW,
+    EPISODE,
+    HEALTH,
+    KEY_A,
+    KEY_B,
+    LAST,
+    LIMIT,
+    OVER,
+    PATIENT,
+    RUNS,
+    SHIELD,
+    STEP,
+    STRUCK,
+    TARGET,
+    VICTORIOUS,
+    WON,
+    X,
+    Y,
+    arrays_of,
+)
+from lib.omagd.battle.fight import fight_functions
 from lib.omagd.battle.layout import EAST, FIRST_ATTACK, NORTH, SOUTH, WEST
 from lib.omagd.battle.maps import find_map
 from lib.omagd.battle.players import RANDOM, player_functions
@@ -24,18 +50,10 @@ from lib.omagd.battle.rules import (
     VICTORY,
 )
 from lib.omagd.battle.tables import unit_tables
+from lib.omagd.battle.targets import NOBODY
 from lib.omagd.battle.tell import tell_functions
 from lib.warp_noise import draw, game_key, uniform
 
-# Places in the words of a battle, then the last actions.
-KEY_A, KEY_B, STEP, EPISODE, OVER = range(5)
-LAST = 5
-# Rows of numbers of the units of a battle; a healer's energy is where others have their cooldown.
-X, Y, HEALTH, SHIELD, COOLDOWN, CALM = range(6)
-TARGET, STRUCK, PATIENT = range(3)
-# What is known at the end of a battle.
-WON, LIMIT, DEAD_ALLIES, DEAD_ENEMIES = range(4)
-DEFEAT, RUNS, DRAW, VICTORIOUS = -1, 0, 1, 2
 OPTIONS = {"max_unroll": 1, "enable_backward": False}
 REWARD_CODES = {name: code for code, name in enumerate(REWARDS)}
 
@@ -46,54 +64,10 @@ def battle_kernels(name: str) -> SimpleNamespace:
     t = unit_tables(find_map(name))
     f = fight_functions(t)
     tell = tell_functions(t, f)
-    arrays = _arrays(t)
+    arrays = arrays_of(t)
     parts = _parts(t, f, tell, arrays)
     kernels = vars(_kernels(t, f, parts, arrays)) | vars(_players(t, player_functions(t, f), arrays))
     return SimpleNamespace(tables=t, Arrays=arrays, **kernels)
-
-
-def _arrays(t: SimpleNamespace) -> type:
-    Floats, Ints = t.floats, t.ints
-
-    @wp.struct
-    class Arrays:
-        """Everything a launch needs; shapes in `battle.py`."""
-
-        words: wp.array2d(dtype=int)
-        units: wp.array2d(dtype=Floats)
-        aims: wp.array2d(dtype=Ints)
-        actions: wp.array2d(dtype=int)
-        avail: wp.array2d(dtype=wp.uint8)
-        obs: wp.array2d(dtype=float)
-        full_obs: wp.array2d(dtype=float)
-        state: wp.array2d(dtype=float)
-        visible: wp.array2d(dtype=wp.uint8)
-        alive: wp.array2d(dtype=wp.uint8)
-        final_obs: wp.array2d(dtype=float)
-        final_full_obs: wp.array2d(dtype=float)
-        final_state: wp.array2d(dtype=float)
-        rewards: wp.array(dtype=float)
-        returns: wp.array(dtype=float)
-        final_returns: wp.array(dtype=float)
-        done: wp.array(dtype=wp.uint8)
-        info: wp.array2d(dtype=int)
-        refused: wp.array(dtype=int)
-        values: wp.array2d(dtype=float)
-        choice: wp.array(dtype=float)
-        seed_first: wp.uint32
-        seed_second: wp.uint32
-        first_battle: int
-        limit: int
-        autoreset: int
-        keep_final: int
-        reward: int
-        swapped: int
-        dt: float
-        sight: float
-        attack_range: float
-        jitter: float
-
-    return Arrays
 
 
 def _parts(t: SimpleNamespace, f: SimpleNamespace, tell: SimpleNamespace, Arrays: type) -> SimpleNamespace:

@@ -4,8 +4,8 @@ import numpy as np
 import torch
 
 from lib.errors import UserError
+from lib.omagd.battle.arrays import LIMIT, WON
 from lib.omagd.battle.battle import BattleVec
-from lib.omagd.battle.kernel import DEAD_ALLIES, DEAD_ENEMIES, LIMIT, WON
 
 
 class BattleEnv:
@@ -45,14 +45,11 @@ class BattleEnv:
                 )
         self.battle.step(actions)
         done = bool(self.battle.done[0])
-        info = {"battle_won": False, "dead_allies": 0, "dead_enemies": 0}
-        alive = self.battle.alive[0]
-        info["dead_allies"] = self.n_agents - int(alive[: self.n_agents].sum())
-        info["dead_enemies"] = self.n_enemies - int(alive[self.n_agents :].sum())
+        allies, enemies = self.battle.alive[0].split((self.n_agents, self.n_enemies))
+        info = {"battle_won": False, "dead_allies": int((allies == 0).sum()), "dead_enemies": int((enemies == 0).sum())}
         if done:
             last = self.battle.info[0].tolist()
-            info |= {"battle_won": bool(last[WON]), "dead_allies": last[DEAD_ALLIES]}
-            info["dead_enemies"] = last[DEAD_ENEMIES]
+            info["battle_won"] = bool(last[WON])
             self.battles_game += 1
             self.battles_won += last[WON]
             self.timeouts += last[LIMIT]

@@ -16,7 +16,7 @@ ATTRIBUTES = {"": 0, "light": 1, "armoured": 2}
 
 
 def unit_tables(battle_map: BattleMap) -> SimpleNamespace:
-    """Vector types (`floats`, `ints` a number for each unit; `agents` for each ally) and functions of a unit's number.
+    """Vector types (`floats`, `ints`: of all units, `agent_floats`: of the allies) and functions of a unit's number.
 
     Where all units of a map agree, the function is a constant to the compiler.
     """
@@ -51,7 +51,6 @@ def unit_tables(battle_map: BattleMap) -> SimpleNamespace:
         layout=Layout.of(battle_map),
         floats=floats,
         ints=ints,
-        agents=wp.types.vector(length=battle_map.n_agents, dtype=int),
         agent_floats=wp.types.vector(length=battle_map.n_agents, dtype=float),
         max_health=numbers([unit.health for unit in units]),
         max_shield=numbers([unit.shield for unit in units]),
@@ -88,7 +87,6 @@ def unit_tables(battle_map: BattleMap) -> SimpleNamespace:
         has_healers=any(unit.heals for unit in units),
         allies_heal=any(unit.heals for unit in units[: battle_map.n_agents]),
         enemies_heal=any(unit.heals for unit in units[battle_map.n_agents :]),
-        has_flyers=any(unit.flies for unit in units),
         has_shields=any(unit.shield for unit in units),
         has_splash=any(unit.splashes for unit in units),
         has_blasts=any(unit.explodes for unit in units),

@@ -2,8 +2,8 @@
 
 import torch
 
+from lib.omagd.battle.arrays import DEAD_ALLIES, DEAD_ENEMIES, LIMIT, WON
 from lib.omagd.battle.battle import BattleVec
-from lib.omagd.battle.kernel import DEAD_ALLIES, DEAD_ENEMIES, LIMIT, WON
 from lib.omagd.learning.networks import Agent
 from lib.omagd.learning.replay import EpisodeReplay, step_arrays
 

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from reference_battle import Battle
 
+from lib.omagd.battle.arrays import CALM, COOLDOWN, HEALTH, PATIENT, SHIELD, STRUCK, TARGET, X, Y
 from lib.omagd.battle.battle import BattleVec
-from lib.omagd.battle.kernel import CALM, COOLDOWN, HEALTH, PATIENT, SHIELD, STRUCK, TARGET, X, Y
 from lib.omagd.battle.layout import EAST, FIRST_ATTACK, NORTH, SOUTH, STOP, WEST
 from lib.omagd.battle.maps import find_map
 

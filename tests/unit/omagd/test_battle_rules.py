@@ -13,7 +13,7 @@ import torch
 from reference_lockstep_battle import FINAL, Lockstep, attacking_actions, mixed_actions, random_actions
 
 from lib.errors import UserError
-from lib.omagd.battle.kernel import HEALTH
+from lib.omagd.battle.arrays import HEALTH
 from lib.omagd.battle.layout import EAST, FIRST_ATTACK, NO_OP, NORTH, SOUTH, STOP, WEST
 from lib.omagd.battle.maps import MAPS
 from lib.omagd.battle.rules import ENERGY_RATE, FIRST_ENERGY, REWARDS
