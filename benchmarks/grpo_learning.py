@@ -21,12 +21,12 @@ from pathlib import Path
 from record import REPOSITORY, environment, write_result
 
 # In turn at the rate of the recipe hardly anything is lost: in all three domains to act is right, and each helps the
-# others. It takes this one until a stage writes over what was learnt before it. Groups without contrast are replaced:
-# what is replayed is mostly known, and teaches nothing until it begins to be lost.
+# others. It takes this one until a stage writes over what was learnt before it. Groups without contrast are replaced,
+# replayed ones more often: they are mostly known, and teach nothing until they begin to be lost.
 STAGES = [
     "--learning_rate", "6e-4", "--steps_per_domain", "20", "--dynamic_sampling", "1", "--eval_tasks", "48",
 ]  # fmt: skip
-METHODS = {"none": ["--cl", "none"], "replay": ["--cl", "replay", "--replay_ratio", "0.25"]}
+METHODS = {"none": ["--cl", "none"], "replay": ["--cl", "replay", "--replay_ratio", "0.25", "--replay_sampling", "4"]}
 KEYS = ("success_before", "success_after", "acc", "bwt", "fwt", "forgetting", "matrix", "stages", "pass_hat_k",
         "zero_std_fraction", "rollout_tokens_per_s", "train_tokens_per_s", "seconds_per_step", "logprob_diff_max",
         "wall_s", "processes")  # fmt: skip

@@ -8,8 +8,8 @@ against forgetting. In every other step only one group has a contrast, so that m
 and the worlds of one group raise. Episodes are compared token by token, losses by their largest difference, with a
 run of another batch as a control. Exit code 1 when a loss is 1e-5 or more apart.
 
-Without: tokens a second of rollouts and of training through `accelerate launch`, with as many tasks per process on two
-processes as on one, taking turns.
+Without: tokens a second of rollouts and of training through `accelerate launch`, with the recipe of `make train-grpo`
+from weights after a short warm start, one thread each, as many tasks per process on two processes as on one, by turns.
 """
 
 import argparse
@@ -21,6 +21,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from grpo_learning import makefile_recipe
 from promise_suite import TRAINERS, launching, runs
 from record import write_result
 from warm import Warm
@@ -38,6 +39,8 @@ METHODS = {
     "gspo, minibatches": "--loss gspo --updates_per_batch 2 --minibatches 2 --is_correction tis",
 }
 UNEVEN = "--prompts_per_step 5 --group_size 3 --micro_batch_tokens 400 --warmstart_dialogues 3 --save_every 0"
+SMALL = "--eval_tasks 2 --eval_trials 1 --save_every 0 --report_to none --no_visualize".split()
+RUN = "--warmstart none --copying_steps 0 --joint --cl none".split()
 RATES = ("rollout_tokens_per_s", "train_tokens_per_s", "seconds_per_step")
 
 
@@ -73,7 +76,7 @@ def compare(stage: runs.Stage, name: str, flags: str, steps: int, processes: lis
     flags = f"{flags} --steps_per_domain {steps // 2}"
     rows, episodes = troubled(stage, name, 1, flags)
     other, _ = troubled(stage, name, 1, f"{flags} --prompts_per_step 4")
-    grpo = [row for row in rows if "kl" in row]
+    grpo = [row for row in rows if "zero_std_fraction" in row]
     figures = {
         "grpo_steps": len(grpo),
         "episodes": len(episodes),
@@ -113,32 +116,46 @@ def curves(options) -> int:
     return 0 if apart < TOLERANCE < control else 1
 
 
-def rates(options, processes: int, run: Path, home: Path) -> dict[str, float]:
-    """What results.json of a launched run says of its speed."""
+def launched(flags: list, processes: int, run: Path, home: Path) -> dict:
+    """results.json of a launched run of the recipe of `make train-grpo` with other flags."""
     command = [*launching.ACCELERATE, "--config_file", launching.CONFIGS / f"cpu_{processes}.yaml", CASE.script]
-    command += ["--model", "tiny", "--domains", "airline,retail,telecom", "--joint", "--level", "1"]
-    command += ["--warmstart", f"sft:{options.warm_start}", "--steps_per_domain", str(-(-options.steps // 3))]
-    command += ["--prompts_per_step", str(options.tasks * processes), "--group_size", "8", "--learning_rate", "1e-4"]
-    command += ["--warmstart_dialogues", str(8 * processes), "--max_new_tokens", "64", "--eval_tasks", "2"]
-    command += ["--eval_trials", "1", "--save_every", "0", "--report_to", "none", "--no_visualize"]
-    ended = launching.launch([*command, "--output_dir", run], launching.environment(home), limit_s=1800)
+    command += [*makefile_recipe(), *SMALL, *flags, "--output_dir", run]
+    # Without a word one process would compute on all cores.
+    ended = launching.launch(command, launching.environment(home, OMP_NUM_THREADS="1"), limit_s=1800)
     assert ended.code == 0, ended.stderr
     results = json.loads((run / "results.json").read_text(encoding="utf-8"))
     assert results["processes"] == processes
+    return results
+
+
+def rates(options, processes: int, model: Path, run: Path, home: Path) -> dict[str, float]:
+    """What a run that begins with `model` says of its speed."""
+    flags = ["--model", model, *RUN]
+    flags += ["--steps_per_domain", str(-(-options.steps // 3)), "--prompts_per_step", str(options.tasks * processes)]
+    results = launched(flags, processes, run, home)
+    assert results["train_tokens_per_s"] > 0, "no group had a contrast: give more --warm_start"
     return {name: results[name] for name in RATES}
 
 
 def throughput(options) -> int:
     found: dict[int, list[dict]] = {1: [], 2: []}
     with tempfile.TemporaryDirectory() as folder:
+        home, warm = Path(folder, "home"), Path(folder, "warm")
+        flags = ["--warmstart", f"sft:{options.warm_start}", "--no_use_grpo"]
+        success = launched(flags, 2, warm, home)["success_after"]
+        print(f"warm start: success {success:.3f}", flush=True)
         for number in range(options.repeats):
             for processes, rows in found.items():
-                rows.append(rates(options, processes, Path(folder, f"run{number}_{processes}"), Path(folder, "home")))
+                run = Path(folder, f"run{number}_{processes}")
+                rows.append(rates(options, processes, warm / "export", run, home))
                 print(f"{processes} process(es): {rows[-1]}", flush=True)
     pairs = list(zip(found[1], found[2]))
     figures = {f"{name}_ratio": statistics.median(two[name] / one[name] for one, two in pairs) for name in RATES}
     figures["runs"] = {str(processes): rows for processes, rows in found.items()}
-    path = write_result("grpo_scaling", figures, settings=vars(options))
+    figures["success_of_warm_start"] = success
+    kept = ("steps", "tasks", "warm_start", "repeats")
+    settings = {name: getattr(options, name) for name in kept} | {"flags": [*makefile_recipe(), *RUN]}
+    path = write_result("grpo_scaling", figures, settings=settings)
     print({name: round(value, 2) for name, value in figures.items() if name != "runs"}, path.name)
     return 0
 
@@ -150,7 +167,7 @@ def main() -> int:
     parser.add_argument("--processes", nargs="+", type=int, default=[2, 3])
     parser.add_argument("--steps", type=int, default=20, help="GRPO steps of a run")
     parser.add_argument("--tasks", type=int, default=8, help="tasks of a step, for each process")
-    parser.add_argument("--warm_start", type=int, default=20, help="steps before, so that episodes have some length")
+    parser.add_argument("--warm_start", type=int, default=300, help="steps before, on two processes")
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
     return curves(options) if options.curves else throughput(options)

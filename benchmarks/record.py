@@ -14,6 +14,7 @@ import os
 import platform
 import re
 import shlex
+import statistics
 import subprocess
 import sys
 import time
@@ -64,6 +65,21 @@ def repeated(step: Callable[[], object], games: int, seconds: float) -> tuple[Ca
             step()
 
     return run, count * games
+
+
+def reached(rows: list[dict], key: str, percent: int) -> float | None:
+    """Training seconds of the first of two rows in a row whose share `key` is at or above `percent`."""
+    shares = [100 * row[key] for row in rows]
+    for number in range(len(rows) - 1):
+        if min(shares[number : number + 2]) >= percent:
+            return rows[number]["train_s"]
+    return None
+
+
+def median(values: list[float | None]) -> float | None:
+    """None counts as never."""
+    value = statistics.median(float("inf") if value is None else value for value in values)
+    return None if value == float("inf") else value
 
 
 def environment() -> dict:

@@ -11,13 +11,12 @@ evaluations in a row at or above it. Writes results/snakes_learning_<mode>.json 
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from record import REPOSITORY, write_result
+from record import REPOSITORY, median, reached, write_result
 
 # One core, one opponent: what the milestones ask for. Found by comparing short runs, see docs/train_snakes.md.
 SECONDS = (
@@ -51,21 +50,6 @@ def train(mode: str, flags: list[str], seed: int, folder: Path) -> tuple[dict, l
     return json.loads((run / "results.json").read_text()), curve
 
 
-def reached(curve: list[dict], percent: int) -> float | None:
-    """Training seconds of the first of two evaluations in a row at or above `percent`."""
-    rates = [100 * row["eval/win_rate_greedy"] for row in curve]
-    for number in range(len(rates) - 1):
-        if min(rates[number : number + 2]) >= percent:
-            return curve[number]["train_s"]
-    return None
-
-
-def median(values: list[float | None]) -> float | None:
-    """None counts as never."""
-    value = statistics.median(float("inf") if value is None else value for value in values)
-    return None if value == float("inf") else value
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("mode", choices=("seconds", "minutes"))
@@ -92,7 +76,9 @@ def main() -> None:
                 "updates",
             )
             run = {"seed": seed, **{key: results[key] for key in keys}, "processes": results["processes"]}
-            run |= {f"seconds_to_{percent}": reached(curve, percent) for percent in MILESTONES} | {"curve": curve}
+            run |= {
+                f"seconds_to_{percent}": reached(curve, "eval/win_rate_greedy", percent) for percent in MILESTONES
+            } | {"curve": curve}
             runs.append(run)
             print({key: value for key, value in run.items() if key != "curve"}, flush=True)
     names = [key for key in runs[0] if key not in ("curve", "seed")]

@@ -6,6 +6,7 @@ A row whose result file is missing, or was measured without what the row compare
 """
 
 import json
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -230,6 +231,72 @@ def battles() -> str:
     )  # fmt: skip
 
 
+def grpo_scaling() -> str:
+    result = load("grpo_scaling")
+    seconds = pick(result, "seconds_per_step_ratio")  # of steps with twice as many tasks
+    return words(
+        "{:.2f} x rollout tokens/s, {:.2f} x training tokens/s, {:.2f} x tasks/s",
+        pick(result, "rollout_tokens_per_s_ratio"), pick(result, "train_tokens_per_s_ratio"),
+        None if seconds is None else 2 / seconds,
+    )  # fmt: skip
+
+
+def battle_learner(noise: str) -> str:
+    found = pick(load("omagd_learner"), f"3m, {noise} random") or {}
+    steps = found.get("episode_steps") or {}
+    return words(
+        "{:.2f} x, {:.2f} x; episodes of {:.0f} steps, the longest {}",
+        found.get("ratio_epymarl"), found.get("ratio_pymarl2"), steps.get("mean"), steps.get("longest"),
+    )  # fmt: skip
+
+
+def battle_learning(name: str) -> str:
+    result = load(f"omagd_learning_{name}")
+    seeds, minutes = pick(result, "runs") or [], None
+    if seeds:
+        flags = result["settings"]["flags"]
+        minutes = float(flags[flags.index("--max_minutes") + 1])
+    rates = ", ".join(f"{run['win_rate_test']:.3f}" for run in seeds) or None
+    reached = pick(result, "median", "seconds_to_95")
+    text = "never" if reached is None else f"after {reached:.0f} s"
+    return words("{} after {:g} minutes (one number a seed); 0.95 " + text, rates, minutes)
+
+
+def battle_scaling() -> str:
+    found = pick(load("omagd_scaling")) or {}
+    return words("{:.2f} x on 3m, {:.2f} x on 2s3z", *(found.get(name, {}).get("ratio") for name in ("3m", "2s3z")))
+
+
+def of_maps(name: str, text: str, *keys: str) -> str:
+    """Figures of a benchmark of several maps, map by map; a key may be `part/key`, `%` at its end asks for percent."""
+    found, told = pick(load(name)) or {}, []
+    for battle_map, figures in found.items():
+        values = []
+        for key in keys:
+            value = figures
+            for part in key.rstrip("%").split("/"):
+                value = (value or {}).get(part)
+            values.append(100 * value if key.endswith("%") and value is not None else value)
+        told.append(words(f"{battle_map}: {text}", *values))
+    return "; ".join(told) or OPEN
+
+
+def battle_tokens() -> str:
+    text = "R2 {:.3f}, position error {:.2f} map units, health error {:.3f}, {:.0f} % of codes in use"
+    return of_maps("omagd_tokenizer", text, "r2", "position_error", "health_error", "codes_in_use%")
+
+
+def battle_guesses() -> str:
+    text = "{:.2f}, one frame {:.2f}, last seen {:.2f}; p(lives) off by {:.3f}"
+    guessers = [f"{name}/position_error" for name in ("model", "one_frame", "last_seen")]
+    return of_maps("omagd_predictor", text, *guessers, "existence_calibration_error")
+
+
+def battle_guessing() -> str:
+    text = "collecting {:.2f} x, inference {:.2f} x, an update {:.2f} x"
+    return of_maps("omagd_reconstruction", text, "collecting/ratio", "inference/ratio", "update/ratio")
+
+
 ROWS = [
     ("reading PDB text, one core", lambda: reading("pdb"), "protein_reading"),
     ("reading mmCIF text, one core", lambda: reading("cif"), "protein_reading"),
@@ -269,8 +336,22 @@ ROWS = [
     ("tiny model, ten minutes on two processes, success on three domains", grpo_learning, "grpo_learning_joint"),
     ("the same in turn at a higher rate, 20 steps each: first domain, from its own stage to the end", grpo_forgetting,
      "grpo_learning_forgetting"),
+    ("GRPO after a warm start, 2 processes with twice as many tasks / 1, one thread each, medians of 3", grpo_scaling,
+     "grpo_scaling"),
     ("unit battles, 64 at once, all that is told at every step, one core / SMAClite: 3m; 2s3z; 3s5z", battles,
      "omagd_battle"),
+    ("an update of QMIX, 128 episodes of the script with 30 % random actions on 3m, one thread / EPyMARL, PyMARL2",
+     lambda: battle_learner("0.3"), "omagd_learner"),
+    ("the same, episodes of random play", lambda: battle_learner("1"), "omagd_learner"),
+    *((f"QMIX on {name}, two processes, share of 512 greedy battles won by the weights that were best in tests",
+       partial(battle_learning, name), f"omagd_learning_{name}") for name in ("3m", "2s3z", "8m", "3s5z", "5m_vs_6m")),
+    ("QMIX, steps of battles a second while learning, 2 processes with twice as many battles and episodes / 1",
+     battle_scaling, "omagd_scaling"),
+    ("two tokens for a unit, sight 5, episodes not learnt from, medians of the seeds", battle_tokens,
+     "omagd_tokenizer"),
+    ("guesses of living units out of sight, sight 5, position error in map units, medians of the seeds", battle_guesses,
+     "omagd_predictor"),
+    ("agents that are told guesses / what they see, 64 battles, one thread", battle_guessing, "omagd_reconstruction"),
 ]  # fmt: skip
 
 

@@ -219,6 +219,16 @@ def load_checkpoint(acc: Accelerator, path: str | Path, *, model, optimizer) -> 
     return {"step": step, **state}
 
 
+def refuse_other(path: str | Path, saved: dict, wanted: dict) -> None:
+    """UserError when the run of a checkpoint was about something else than this one, by the first name that differs."""
+    for name, value in saved.items():
+        if wanted.get(name) != value:
+            raise UserError(
+                f"{name} is {wanted.get(name)}, and {path} was trained with {value}: they do not go together; resume"
+                " with the saved value, or begin a new run"
+            )
+
+
 def _read_for(acc: Accelerator, path: Path, model, optimizer) -> tuple[states.Tensors, dict, dict | None]:
     """What this process has to bring, checked against its model: under FSDP only the main process reads the tensors."""
     described = read_json(path / "optimizer.json")

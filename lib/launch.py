@@ -26,7 +26,8 @@ from lib.distributed import gather_rows
 from lib.errors import UserError
 from lib.failure import Failure, Watch, describe, report
 from lib.relaunch import replace_process
-from lib.world import SHARDINGS, TWO_ON_CPU, LaunchRequest, World, decide, find_request, follow_launcher, see_hardware
+from lib.world import TWO_ON_CPU, LaunchRequest, World, decide, find_request, follow_launcher, see_hardware
+from lib.zero import fsdp2_variables
 
 PRECISIONS = ("auto", "fp32", "bf16")
 # What may differ between the ranks' configurations.
@@ -35,14 +36,15 @@ PER_RANK = ("local_rank",)
 _watch: Watch | None = None
 
 
-def start(config, *, precision: str | None, sharding: tuple[str, ...] = SHARDINGS, handlers: tuple = ()) -> Accelerator:
+def start(config, *, precision: str | None, sharding: bool = False, handlers: tuple = ()) -> Accelerator:
     """The Accelerator of this process, once the world is known to be the one that was asked for.
 
     `precision` is "auto", "fp32", "bf16" or None (the launcher's word, else fp32). Uses `config.dist_timeout` (s) and,
     where the trainer has them, the original's launch flags (`--ddp`, `--local_rank`, `--gpu_ids`, ...; see
     `check_flags`). Raises UserError for a world whose processes do not know each other, devices that are not there,
     contradicting precision. A launch of several processes of which Accelerate started one is started here, in place of
-    this process. `sharding` are the ways (lib.world.SHARDINGS) that the trainer runs under; others are refused.
+    this process. `sharding`: whether the trainer runs with a model that is divided over the ranks by FSDP2,
+    or by the rules of ZeRO (lib.zero); else such a launch is refused.
     `handlers` are further kwargs handlers of the Accelerator, of DDP say.
     On the CPU freed memory is kept (lib.allocator), so this comes before the first large tensor.
     """
@@ -55,7 +57,8 @@ def start(config, *, precision: str | None, sharding: tuple[str, ...] = SHARDING
     notes = list(world.notes) + check_flags(config, environ, world)
     if world.relaunch is not None:
         replace_process(world.relaunch)
-    environ.update(world.environ)
+    divided, division = fsdp2_variables(environ)
+    environ.update({**world.environ, **divided})
     on_cpu = world.cpu or hardware.devices == 0
     if on_cpu:
         keep_freed_memory()
@@ -69,6 +72,7 @@ def start(config, *, precision: str | None, sharding: tuple[str, ...] = SHARDING
     )
     _check_accumulation(accelerator)
     accelerator.dist_timeout_s = timeout_s
+    notes += [division + ("; there is one process" if accelerator.num_processes == 1 else "")] if division else []
     accelerator.launch_notes = [*notes, f"precision {mixed if mixed != 'no' else 'fp32'}: {reason}"]
     _check_world(accelerator, world)
     accelerator.world_facts = _agree(accelerator, config)
@@ -92,7 +96,7 @@ def check_flags(config, environ: Mapping[str, str], world: World) -> list[str]:
                 f"--ddp asks for several processes and this one was started alone; start it with: {command}"
             )
         notes.append(f"--ddp has no effect: the launcher started {world.processes} process(es)")
-    rank, size = environ.get("LOCAL_RANK", "-1"), environ.get("WORLD_SIZE", "-1")
+    rank, size = environ.get("LOCAL_RANK", "-1"), environ.get("WORLD_SIZE", str(world.processes))
     for name, actual in (("local_rank", rank), ("world_size", size)):
         if str(given.get(name, -1)) not in ("-1", actual):
             raise UserError(

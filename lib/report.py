@@ -70,6 +70,19 @@ class Table:
     highlight: list[int] = field(default_factory=list)
 
 
+def in_columns(first: str, headings: list[str], rows: list[list], digits: list[int]) -> list[str]:
+    """Lines of a table for the terminal: of each row a name and numbers with so many digits, None left out."""
+    names = max(len(text) for text in (first, *(row[0] for row in rows)))
+    widths = [max(len(heading), 8) + 2 for heading in headings]
+    lines = [f"{first:<{names}}" + "".join(f"{text:>{width}}" for text, width in zip(headings, widths, strict=True))]
+    for name, *values in rows:
+        cells = ["" if value is None else f"{value:.{n}f}" for value, n in zip(values, digits, strict=True)]
+        lines.append(
+            f"{name:<{names}}" + "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+        )
+    return lines
+
+
 def write_report(
     run_path: str | Path,
     *,

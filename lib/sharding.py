@@ -24,9 +24,15 @@ def is_divided(acc: Accelerator) -> bool:
     return divided
 
 
-def divide_by_layers(acc: Accelerator, layers: Iterable[str]) -> None:
-    """Before `acc.prepare`: FSDP2 gathers one layer of these classes at a time, whatever the launch says of wrapping.
+def keeps_layers(acc: Accelerator) -> bool:
+    """Whether a divided model's layers stay whole from forward to backward (ZeRO's stages 1 and 2)."""
+    return is_divided(acc) and not acc.state.fsdp_plugin.reshard_after_forward
 
+
+def divide_by_layers(acc: Accelerator, layers: Iterable[str]) -> None:
+    """Before `acc.prepare`: FSDP2 gathers by layers of these classes, whatever the launch says of wrapping.
+
+    Whether a layer stays whole from its forward to its backward pass is the launch's choice, `keeps_layers` tells it.
     What lies outside of them belongs to the model as a whole, and may be used without calling its own module.
     """
     from torch.distributed.fsdp import MixedPrecisionPolicy
@@ -35,7 +41,6 @@ def divide_by_layers(acc: Accelerator, layers: Iterable[str]) -> None:
     plugin = acc.state.fsdp_plugin
     plugin.auto_wrap_policy = transformer_auto_wrap_policy
     plugin.transformer_cls_names_to_wrap = list(layers)
-    plugin.reshard_after_forward = True
     if acc.mixed_precision == "bf16":
         # Accelerate's own policy would round what goes in and comes out, and the sums of gradients, to bf16 too.
         plugin.mixed_precision_policy = MixedPrecisionPolicy(

@@ -120,13 +120,8 @@ def is_sharded(acc: Accelerator, model: nn.Module) -> bool:
 
 
 def refuse_unsaveable(acc: Accelerator) -> None:
-    """Raise UserError where a checkpoint cannot be had without pickle (DeepSpeed) or without a second way (FSDP 1)."""
-    if acc.distributed_type == DistributedType.DEEPSPEED:
-        raise UserError(
-            "DeepSpeed was chosen, whose sharded optimiser state can only be saved as pickle: use"
-            " accelerate_configs/fsdp2.yaml for a resumable run, or --save_every 0 to train without checkpoints"
-            " (the final weights are still exported)"
-        )
+    """Raise UserError under FSDP 1, whose parameters are flat: what is saved would not be that of the model."""
+    assert acc.distributed_type != DistributedType.DEEPSPEED, "lib.zero has it done by FSDP2"
     if acc.distributed_type == DistributedType.FSDP and not acc.is_fsdp2:
         raise UserError(
             "FSDP version 1 was chosen, expected version 2: set `fsdp_version: 2`, as in accelerate_configs/fsdp2.yaml"
@@ -134,10 +129,8 @@ def refuse_unsaveable(acc: Accelerator) -> None:
 
 
 def gather_weights(acc: Accelerator, model: nn.Module) -> Tensors:
-    """Full weights by name on the main process, an empty dict on the others. Collective under FSDP and ZeRO."""
-    if acc.distributed_type == DistributedType.DEEPSPEED:
-        state = acc.get_state_dict(model)
-    elif is_sharded(acc, model):
+    """Full weights by name on the main process, an empty dict on the others. Collective under FSDP."""
+    if is_sharded(acc, model):
         from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
         state = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))

@@ -7,7 +7,6 @@ MASTER_PORT.
 """
 
 import ctypes
-import importlib.util
 import os
 import signal
 import sys
@@ -22,6 +21,7 @@ from accelerate.commands.launch import launch_command_parser
 
 from lib.errors import UserError
 from lib.relaunch import Relaunch
+from lib.zero import is_true
 
 SHIPPED_CONFIGS = Path(__file__).resolve().parents[1] / "accelerate_configs"
 MPI_SIZE = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE")
@@ -30,10 +30,6 @@ MPI_LOCAL_RANK = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WOR
 MPI_LOCAL_SIZE = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE")
 TWO_ON_CPU = "accelerate launch --config_file accelerate_configs/cpu_2.yaml --num_processes {n} SCRIPT ..."
 PR_SET_PDEATHSIG = 1
-
-
-# Ways to divide a model over the ranks, in the words of messages.
-SHARDINGS = ("FSDP", "DeepSpeed")
 
 
 @dataclass(frozen=True)
@@ -86,15 +82,14 @@ def decide(
     hardware: Hardware,
     *,
     force_cpu: bool = False,
-    sharding: tuple[str, ...] = SHARDINGS,
+    sharding: bool = False,
 ) -> World:
     """The world this process is part of, or a UserError that says what was found and how to start it right.
 
-    `sharding` are those of SHARDINGS that the trainer can run under, none for one that needs the whole model on every
-    rank; the others are refused.
+    `sharding`: whether the trainer runs with a model that is divided over the ranks; else such a launch is refused.
     """
     world = _ranks(environ, request)
-    cpu = force_cpu or _true(environ.get("ACCELERATE_USE_CPU")) or bool(request and request.use_cpu)
+    cpu = force_cpu or is_true(environ.get("ACCELERATE_USE_CPU")) or bool(request and request.use_cpu)
     _check_sharding(environ, request, cpu or hardware.devices == 0, sharding)
     if cpu or (hardware.devices == 0):
         notes = [] if cpu else _missing_devices(request, world, hardware)
@@ -226,34 +221,22 @@ def _asked_for(environ: Mapping[str, str], request: LaunchRequest | None) -> Wor
     return World(processes=request.processes, local_processes=local, relaunch=start)
 
 
-def _check_sharding(
-    environ: Mapping[str, str], request: LaunchRequest | None, on_cpu: bool, sharding: tuple[str, ...]
-) -> None:
+def _check_sharding(environ: Mapping[str, str], request: LaunchRequest | None, on_cpu: bool, sharding: bool) -> None:
     kind = request.kind if request else "NO"
-    if _true(environ.get("ACCELERATE_USE_MEGATRON_LM")) or kind == "MEGATRON_LM":
-        raise UserError("the launch asks for Megatron-LM, which these trainers do not support; use FSDP or DeepSpeed")
-    fsdp = _true(environ.get("ACCELERATE_USE_FSDP")) or kind == "FSDP"
-    deepspeed = _true(environ.get("ACCELERATE_USE_DEEPSPEED")) or kind == "DEEPSPEED"
+    if is_true(environ.get("ACCELERATE_USE_MEGATRON_LM")) or kind == "MEGATRON_LM":
+        raise UserError("the launch asks for Megatron-LM, which these trainers do not support; use FSDP")
+    fsdp = is_true(environ.get("ACCELERATE_USE_FSDP")) or kind == "FSDP"
+    deepspeed = is_true(environ.get("ACCELERATE_USE_DEEPSPEED")) or kind == "DEEPSPEED"
     asked = "FSDP" if fsdp else "DeepSpeed"
-    if (fsdp or deepspeed) and asked not in sharding and not on_cpu:
-        why = f"is divided by {sharding[0]} alone here" if sharding else "is needed whole on every rank by this trainer"
-        instead = "fsdp2.yaml or accelerate_configs/gpu_8.yaml" if "FSDP" in sharding else "gpu_8.yaml"
+    if (fsdp or deepspeed) and on_cpu:
         raise UserError(
-            f"the launch asks for {asked}, which shards the model, and the model {why}; "
-            f"use --config_file accelerate_configs/{instead} (--num_processes N)"
+            f"the launch asks for {asked}, which needs GPUs; use --config_file accelerate_configs/cpu_2.yaml"
         )
-    if fsdp and on_cpu:
+    if (fsdp or deepspeed) and not sharding:
         raise UserError(
-            "the launch asks for FSDP, which needs GPUs (on CPU Accelerate runs plain data parallel without a word); "
-            "use --config_file accelerate_configs/cpu_2.yaml"
+            f"the launch asks for {asked}, which shards the model, and the model is needed whole on every rank by this "
+            "trainer; use --config_file accelerate_configs/gpu_8.yaml (--num_processes N)"
         )
-    if deepspeed and on_cpu:
-        raise UserError(
-            "the launch asks for DeepSpeed, which these trainers run on GPUs only, and no device is in use; use "
-            "--config_file accelerate_configs/cpu_2.yaml"
-        )
-    if deepspeed and importlib.util.find_spec("deepspeed") is None:
-        raise UserError("the launch asks for DeepSpeed, which is not installed; run: pip install deepspeed")
 
 
 def _missing_devices(request: LaunchRequest | None, world: World, hardware: Hardware) -> list[str]:
@@ -277,10 +260,6 @@ def _missing_devices(request: LaunchRequest | None, world: World, hardware: Hard
 
 def _replace(world: World, **changes) -> World:
     return World(**{**world.__dict__, **changes})
-
-
-def _true(text: str | None) -> bool:
-    return str(text).lower() in ("1", "true", "yes", "on", "y", "t")
 
 
 def _integer(environ: Mapping[str, str], names: tuple[str, ...], default: int) -> int:

@@ -1,10 +1,10 @@
 """Measure an agent: success and pass^k of any model directory on any domain, split, level and user.
 
 A trained agent:   accelerate launch scripts/evaluate_grpo.py --model RUN/export --report_json FILE
-Two processes:     accelerate launch --config_file accelerate_configs/cpu_2.yaml scripts/evaluate_grpo.py --model RUN/export --page FILE
+Two processes:     accelerate launch --config_file accelerate_configs/cpu_2.yaml scripts/evaluate_grpo.py ...
 Templates that no run learns:   python scripts/evaluate_grpo.py --model RUN/export --split held_out --domains retail
 Real data:         python scripts/evaluate_grpo.py --model DIR --tau2-data DIR --split test --eval_trials 4
-"""  # noqa: E501
+"""
 
 import sys
 import time
@@ -77,7 +77,7 @@ class Config:
 
 
 def main(config: Config) -> None:
-    acc = launch.start(config, precision=None, sharding=())
+    acc = launch.start(config, precision=None, sharding=False)
     started = time.monotonic()
     check_judge(config)
     pools, sets = choose_pools(config)

@@ -1,8 +1,8 @@
 """Measure a trained model on a folder of structures: masked, any order and one shot, with table baselines beside.
 
-One process:   accelerate launch scripts/evaluate_protein.py --checkpoint RUN/export --pdb_path FOLDER --report_json FILE
-Two on a CPU:  accelerate launch --config_file accelerate_configs/cpu_2.yaml scripts/evaluate_protein.py --checkpoint RUN/export --pdb_path FOLDER
-"""  # noqa: E501
+One:  accelerate launch scripts/evaluate_protein.py --checkpoint RUN/export --pdb_path FOLDER --report_json FILE
+Two:  accelerate launch --config_file accelerate_configs/cpu_2.yaml scripts/evaluate_protein.py ...
+"""
 
 import csv
 import io
@@ -62,7 +62,7 @@ def main(config: Config) -> None:
     source = config.checkpoint or config.model_path
     if source is None:
         raise UserError("--checkpoint is missing: give the export folder of a run, RUN/export")
-    acc = launch.start(config, precision=config.precision, sharding=())
+    acc = launch.start(config, precision=config.precision, sharding=False)
     weights, described = load_export(source)
     tables = Tables.from_tensors(load_export_tensors(source, "tables.safetensors"))
     model = ProteinModel(ModelConfig.from_dict(described))

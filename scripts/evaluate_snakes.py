@@ -1,9 +1,9 @@
 """Play any two of {checkpoint, submission file, scripted team} against each other: both sides, 95 % intervals.
 
-One process:   accelerate launch scripts/evaluate_snakes.py --left RUN/export --right greedy --games 1000 --report_json FILE
-Two on a CPU:  accelerate launch --config_file accelerate_configs/cpu_2.yaml scripts/evaluate_snakes.py --left RUN/export --right greedy
+One:  accelerate launch scripts/evaluate_snakes.py --left RUN/export --right greedy --games 1000 --report_json FILE
+Two:  accelerate launch --config_file accelerate_configs/cpu_2.yaml scripts/evaluate_snakes.py ...
 The names of the original: --my_ai X --opponent Y --episode N
-"""  # noqa: E501
+"""
 
 import functools
 import operator
@@ -46,7 +46,7 @@ class Config:
 
 
 def main(config: Config) -> None:
-    acc = launch.start(config, precision="fp32", sharding=())
+    acc = launch.start(config, precision="fp32", sharding=False)
     players = [load_player(text, load_export, sample=config.sample) for text in (config.left, config.right)]
     rank, processes = acc.process_index, acc.num_processes
     first, end = (config.games * index // processes for index in (rank, rank + 1))

@@ -50,7 +50,7 @@ from lib.grpo.trajectory_files import drop_after, row_of, write_trajectories
 from lib.rank_files import under_prefix, with_prefix
 from lib.ranks import Ranks
 from lib.runlog import RunLog, read_metrics, tracker_kinds
-from lib.sharding import divide_by_layers, is_divided, whole_on_main
+from lib.sharding import divide_by_layers, is_divided, keeps_layers, whole_on_main
 
 TRAINER = "grpo"
 SFT = Objective(kind="sft")
@@ -85,12 +85,13 @@ def main(config: GrpoOptions) -> None:
     tracker_kinds(config.report_to)
     auto = "auto" if torch.cuda.is_available() and config.device != "cpu" else None
     precision = auto if config.dtype == "auto" else config.dtype
-    acc = launch.start(config, precision=precision, sharding=("FSDP",))
+    acc = launch.start(config, precision=precision, sharding=True)
     notes = check_options(config, acc.num_processes)
     if is_divided(acc):
         run_setup.check_divided(config)
     if config.dry_run:
-        acc.print(dry_run_text(config, config.num_gpus or acc.num_processes, "fsdp2" if is_divided(acc) else "none"))
+        sharding = "zero2" if keeps_layers(acc) else "fsdp2" if is_divided(acc) else "none"
+        acc.print(dry_run_text(config, config.num_gpus or acc.num_processes, sharding))
         return
     curriculum, sets = run_setup.plan(config)
     setup = run_setup.prepare(config, acc.device)
@@ -238,7 +239,7 @@ def improve(session: Session, stage: plans.Stage) -> bool:
     rate = launch.scaled_learning_rate(config.learning_rate, config.lr_scale, session.acc.num_processes, 1)
     while config.use_grpo and progress.cursor.steps_left(stage) > 0 and not spent(session):
         start, step = time.monotonic(), progress.cursor.step
-        played = session.roller.step(stage, tasks.of_step(step), ("train", stage.name, step))
+        played = session.roller.step(tasks, step, ("train", stage.name, step))
         if played is None:
             return save(session)
         record(session, played)

@@ -2,14 +2,21 @@
 
 CPU demo:    make train-omagd
 One process: python scripts/train_omagd.py --map 3m --max_minutes 1
+Tokens:      python scripts/train_omagd.py --stage tokenizer --map 2s3z --sight 5
+All stages:  accelerate launch scripts/train_omagd.py --stage all --map 2s3z --sight 5 --output_dir RUN
+Guesses:     python scripts/train_omagd.py --stage predictor --map 2s3z --sight 5 --tokenizer RUN
 8 GPUs:      accelerate launch --config_file accelerate_configs/gpu_8.yaml scripts/train_omagd.py --map 3s5z ...
 Many nodes:  sbatch slurm/many_nodes.sbatch, see docs/launching.md
 Resume:      add --resume auto
 """
 
+import copy
 import math
+import os
 import sys
 from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
 
 import torch
 from accelerate import Accelerator
@@ -24,23 +31,42 @@ from lib.checkpoint import (
     find_checkpoint,
     load_checkpoint,
     load_common,
+    load_export,
     load_rank,
+    on_main,
+    refuse_other,
     save_checkpoint,
     save_export,
 )
 from lib.clock import StepClock
 from lib.distributed import assert_equal_across_ranks, global_sums, state_hash
-from lib.errors import UserError
+from lib.fitting import Fit
 from lib.local_average import Averaging
 from lib.manifests import read_manifest
 from lib.omagd import evaluation, reporting
-from lib.omagd.battle.battle import BattleVec
+from lib.omagd.battles import make_battles
 from lib.omagd.evaluation import SCRIPTED, Tally, Trials
+from lib.omagd.foreign.choose import EMBEDDED
+from lib.omagd.former import settle_former
 from lib.omagd.learning.collector import Collector
 from lib.omagd.learning.qmix import STATISTICS, Learner, Targets
 from lib.omagd.learning.replay import EpisodeReplay
-from lib.omagd.options import ALIASES, OmagdOptions, check_options
+from lib.omagd.options import AGENTS, ALIASES, ALL, OmagdOptions, check_buffers, check_options, stages_of
+from lib.omagd.players import NetworkPlayer, ScriptedPlayer, greedy
 from lib.omagd.progress import Plan, Progress
+from lib.omagd.recon import predictor_reporting, tokenizer_reporting
+from lib.omagd.recon.episodes import collect, read_mixture
+from lib.omagd.recon.stages import (
+    PREDICTOR,
+    TOKENIZER,
+    Artifact,
+    predictor_of,
+    predictor_stage,
+    read_stage,
+    tokenizer_stage,
+)
+from lib.omagd.replay import record_battle
+from lib.omagd.senses import GUESSES, RECONSTRUCTED, Eyes, told_size
 from lib.rank_files import under_prefix, with_prefix
 from lib.ranks import Ranks
 from lib.recent import RecentUpdates
@@ -72,6 +98,7 @@ class Session:
     collector: Collector
     recent: RecentUpdates
     sums: torch.Tensor  # of the updates since the last row of the log, by STATISTICS
+    eyes: Eyes
     test: Trials | None = None
     progress: Progress = None
     log: RunLog | None = None
@@ -85,12 +112,97 @@ class Session:
 
 def main(config: OmagdOptions) -> None:
     tracker_kinds(config.report_to)
-    acc = launch.start(config, precision="fp32", sharding=(), handlers=(ONE_BUCKET,))
-    notes = check_options(config)
+    acc = launch.start(config, precision="fp32", sharding=False, handlers=(ONE_BUCKET,))
+    notes = settle_former(config) + check_options(config)
+    check_buffers(config)
+    for number, each in enumerate(stages_of(config)):
+        if config.stage == ALL and config.resume == "auto" and on_main(acc, partial(ended, each.output_dir)):
+            acc.print(f"stage {each.stage}: ended before, in {each.output_dir}; it is taken as it is")
+            continue
+        acc.free_memory()  # of the stage before
+        if not run_stage(acc, each, notes if number == 0 else []):
+            break
+        if config.stage == ALL and config.dry_run:
+            acc.print("the later stages are learnt from what this one makes: they are not planned before")
+            break
+
+
+def ended(folder: str) -> bool:
+    """Whether a run ended there."""
+    return Path(folder, "results.json").exists() and Path(folder, "export").is_dir()
+
+
+def run_stage(acc: Accelerator, config: OmagdOptions, notes: list[str]) -> bool:
+    """One stage in a run directory of its own; False when a signal ended it."""
+    made_before = None
+    if config.stage == PREDICTOR:
+        made_before = read_stage(config, TOKENIZER, load_export)
+    elif config.stage == AGENTS and config.observe == RECONSTRUCTED:
+        made_before = read_stage(config, PREDICTOR, load_export)
     run = RunDirectory.create(acc, config, TRAINER, launch.environment_facts(acc))
     for note in notes:
         run.note(acc, note)
-    session = prepare(acc, run, config)
+    done = (train_agents if config.stage == AGENTS else train_before)(acc, run, config, made_before)
+    run.close()
+    return done
+
+
+def train_before(acc: Accelerator, run: RunDirectory, config: OmagdOptions, made_before: Artifact | None) -> bool:
+    """Stages 1 and 2: tokens of units, from episodes with unlimited sight; guesses of those that agents do not see.
+
+    made_before: the tokens that the guesses are made in. False when a signal ended it.
+    """
+    played = collect(
+        config.map, read_mixture(config.policies), config.graph_pretrain_episodes,
+        seed=derive(config.seed, "episodes") % 2**63, neighbours=int(os.environ.get("LOCAL_WORLD_SIZE", "1")),
+        **config.battle_options(),
+    )  # fmt: skip
+    assert_equal_across_ranks(acc, played.digest(), "episodes")
+    seed_global(config.seed, config.stage)
+    ranks = Ranks(acc)
+    if config.stage == TOKENIZER:
+        stage, shows = tokenizer_stage(config, played, ranks), tokenizer_reporting
+    else:
+        stage, shows = predictor_stage(config, played, ranks, made_before), predictor_reporting
+    module = stage.task.module
+    assert_equal_across_ranks(acc, state_hash(module), "initial weights")
+    rate = launch.scaled_learning_rate(config.graph_rate(), config.lr_scale, acc.num_processes, 1)
+    prepared = acc.prepare(module, torch.optim.Adam(module.parameters(), lr=rate))
+    fit = Fit(acc, run, config, stage.task, prepared, stage.updates)
+    batch, facts = shows.plan_notes(config, stage.task, acc.num_processes, fit.updates)
+    launch.announce(acc, config, trainer=TRAINER, effective_batch=batch, learning_rate=rate, notes=facts)
+    if config.dry_run:
+        acc.print("dry run: nothing was trained")
+        return True
+    figures = fit.go(stage.unit)
+    if figures is None:
+        return False
+    weights = state_hash(module)
+    assert_equal_across_ranks(acc, weights, "final weights")
+    results = {"stage": config.stage, "map": config.map, "sight": config.sight, **figures, **fit.results()}
+    results["weights_sha256"] = weights
+    # What later stages say they were made with.
+    results["codebook_sha256"] = stage.config.get("sha256_of_codes", weights)
+    described = stage.config | {"sha256_of_codes": results["codebook_sha256"]}
+    save_export(acc, run, model=module, config=described, card=shows.model_card(config, results))
+    if acc.is_main_process:
+        for path in filter(None, (run.path / "results.json", config.report_json)):
+            atomic_write_json(path, results)
+        if config.visualize:
+            shows.write_run_report(run.path, config, stage.task, results, read_metrics(run.path / "metrics.jsonl"))
+        print(
+            f"{shows.result_table(results)}\nresults.json, report.html and export/ are in {run.path}",
+            flush=True,
+        )
+    return True
+
+
+def train_agents(acc: Accelerator, run: RunDirectory, config: OmagdOptions, made_before: Artifact | None) -> bool:
+    """Stage 3: the agents, by QMIX. made_before: the guesses of what they do not see, if they are told any.
+
+    False when a signal ended it.
+    """
+    session = prepare(acc, run, config, made_before)
     layout = session.collector.battles.layout
     parameters = sum(value.numel() for value in session.bare.parameters())
     batch, facts = reporting.plan_notes(config, parameters, session.plan, layout, acc.num_processes)
@@ -99,7 +211,7 @@ def main(config: OmagdOptions) -> None:
     launch.announce(acc, config, trainer=TRAINER, effective_batch=batch, learning_rate=session.rate, notes=facts)
     if config.dry_run:
         acc.print("dry run: nothing was trained")
-        return
+        return True
     found = find_checkpoint(acc, run, config.resume)
     if found is not None:
         restore(session, found)
@@ -112,10 +224,10 @@ def main(config: OmagdOptions) -> None:
     if acc.is_main_process and results is not None:
         print(f"{reporting.result_table(results)}\nresults.json, report.html and export/ are in {run.path}")
         print("Training completed!", flush=True)
-    run.close()
+    return results is not None
 
 
-def prepare(acc: Accelerator, run: RunDirectory, config: OmagdOptions) -> Session:
+def prepare(acc: Accelerator, run: RunDirectory, config: OmagdOptions, made_before: Artifact | None) -> Session:
     """Networks, optimiser, targets, battles and replay; equal weights on every rank, other battles on each."""
     seed_global(config.seed, "weights")
     ranks, n = Ranks(acc), config.batch_size_run
@@ -125,24 +237,39 @@ def prepare(acc: Accelerator, run: RunDirectory, config: OmagdOptions) -> Sessio
     assert_equal_across_ranks(acc, state_hash(learner), "initial weights")
     learner, optimiser = acc.prepare(learner, optimiser)
     averaging = Averaging(acc, learner, config.dist_timeout)
-    battles = BattleVec(
-        config.map, n, device=acc.device, seed=derive(config.seed, "battles") % 2**63,
-        first_battle=acc.process_index * n, **config.battle_options(),
+    battles = make_battles(
+        config.env, config.map, n, device=acc.device, seed=derive(config.seed, "battles") % 2**63,
+        first_battle=acc.process_index * n, begin=not config.dry_run, strict=config.observe == "full_obs",
+        log=teller(acc, run), **config.battle_options(),
     )  # fmt: skip
+    neighbours = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     replay = EpisodeReplay(
-        battles.layout, config.buffer_size, config.buffer_steps, n, acc.process_index * n, acc.device
-    )
+        battles.layout, config.buffer_size, config.buffer_steps, n, acc.process_index * n, acc.device, neighbours,
+        told_size(battles.layout, config.observe),
+    )  # fmt: skip
+    predictor = made_before and predictor_of(made_before.described, made_before.tensors, made_before.flag)
+    if predictor is not None:
+        assert_equal_across_ranks(acc, state_hash(predictor), "predictor")
+    eyes = Eyes(config.observe, predictor, config.recon)
     return Session(
         acc, run, config, Plan(config, battles.map, acc.num_processes), ranks, StopSignals(), learner, optimiser, rate,
-        Targets(acc.unwrap_model(learner)), averaging, Collector(battles, replay, config.observe == "full_obs"),
-        RecentUpdates(ranks, "lower --lr"), torch.zeros(len(STATISTICS), device=acc.device), progress=Progress(),
+        Targets(acc.unwrap_model(learner)), averaging, Collector(battles, replay, eyes.of(battles)),
+        RecentUpdates(ranks, "lower --lr"), torch.zeros(len(STATISTICS), device=acc.device), eyes,
+        progress=Progress(),
     )  # fmt: skip
+
+
+def teller(acc: Accelerator, run: RunDirectory):
+    """What takes a line about this process's games; the log is the main process's."""
+    if acc.is_main_process:
+        return lambda text: run.note(acc, text)
+    return lambda text: print(f"process {acc.process_index}: {text}", file=sys.stderr, flush=True)
 
 
 def train(session: Session) -> bool:
     """Play, draw, learn, log, test, save; False when a signal ended it (the state is saved)."""
     config, progress, plan = session.config, session.progress, session.plan
-    if test_due(session) and not evaluate(session):  # a signal came in the midst of it, before this resume
+    if plan.test_due(progress) and not evaluate(session):  # a signal came in the midst of it, before this resume
         return False
     look(session)  # a resumed run may have been given more time
     clock = StepClock()
@@ -155,12 +282,12 @@ def train(session: Session) -> bool:
             continue
         update(session)
         logs, saves = progress.step % config.log_every == 0, save_due(session)
-        looks = logs or saves or test_due(session) or progress.step % LOOK_STEPS == 0
+        looks = logs or saves or plan.test_due(progress) or progress.step % LOOK_STEPS == 0
         stop = looks and look(session)
         clock.add_to(progress)
         if logs:
             report(session)
-        if not stop and test_due(session):
+        if not stop and plan.test_due(progress):
             stop = not evaluate(session)
         if (stop or saves) and session.saved_step != progress.step:
             save(session)
@@ -225,26 +352,27 @@ def report(session: Session) -> None:
     progress = session.progress
     mine = dict(zip(STATISTICS, session.sums.tolist(), strict=True))
     mine |= {f"episodes {name}": value for name, value in session.collector.look().items()}
+    mine["restarts"] = float(session.collector.battles.restarts)
     session.sums.zero_()
     seen = global_sums(session.acc, mine)
     episodes = {name.removeprefix("episodes "): value for name, value in seen.items() if name.startswith("episodes ")}
     values = reporting.training_row(seen, episodes)
     values |= {"epsilon": session.plan.epsilon(progress), "episodes": progress.episodes}
     values |= {"env_steps": progress.env_steps, "lr": session.optimiser.param_groups[0]["lr"]}
+    if seen["restarts"]:  # of games that failed, since the run began
+        values["restarts"] = int(seen["restarts"])
     session.log.log(progress.step, values)
 
 
-def test_due(session: Session) -> bool:
-    """Whether a test follows the update just done: every --eval_every updates."""
-    every = 200 if session.config.eval_every is None else session.config.eval_every
-    step = session.progress.step
-    return every > 0 and step > 0 and step % every == 0 and session.progress.validated_step != step
+def team(session: Session) -> evaluation.Start:
+    """The greedy play of the network as it is."""
+    return lambda battles: greedy(session.bare.agent, battles, session.eyes.of(battles))
 
 
-def play_test(session: Session, test: Trials, player) -> Tally | None:
+def play_test(session: Session, test: Trials, start: evaluation.Start) -> Tally | None:
     """Test battles of all processes; None when a signal came."""
     with session.log.paused():
-        mine = evaluation.play_share(test, player, lambda: session.signals.requested)
+        mine = evaluation.play_share(test, start, lambda: session.signals.requested)
     if session.signals.agreed(session.acc):
         return None
     return Tally(**global_sums(session.acc, asdict(mine)))
@@ -255,7 +383,8 @@ def make_test(session: Session, count: int, purpose: str) -> Trials:
     acc, config = session.acc, session.config
     return Trials(
         config.map, count, seed=derive(config.seed, "test", purpose) % 2**63, rank=acc.process_index,
-        processes=acc.num_processes, device=acc.device, full=config.observe == "full_obs", **config.battle_options(),
+        processes=acc.num_processes, device=acc.device, strict=config.observe == "full_obs", env=config.env,
+        at_once=config.batch_size_run, log=teller(acc, session.run), **config.battle_options(),
     )  # fmt: skip
 
 
@@ -263,7 +392,7 @@ def evaluate(session: Session) -> bool:
     """The greedy win rate; weights that are the best so far are saved. False when a signal came."""
     config, progress = session.config, session.progress
     session.test = session.test or make_test(session, config.test_nepisode, "best")
-    tally = play_test(session, session.test, session.bare.agent)
+    tally = play_test(session, session.test, team(session))
     if tally is None:
         return False
     better = progress.judged(tally.mean("won"))
@@ -286,7 +415,7 @@ def save(session: Session, best: bool = False) -> bool:
     with session.log.paused():
         save_checkpoint(
             acc, session.run, progress.step, model=session.learner, optimizer=session.optimiser,
-            state={"progress": progress.to_dict(), "battle": described(session.config)}, best=best,
+            state={"progress": progress.to_dict(), "battle": described(session)}, best=best,
             keep=session.config.keep_checkpoints, common=with_prefix("targets", session.targets.state_dict()),
             rank_tensors=session.collector.get_state() | {"sums": session.sums.cpu()},
         )  # fmt: skip
@@ -294,22 +423,21 @@ def save(session: Session, best: bool = False) -> bool:
     return False
 
 
-def described(config: OmagdOptions) -> dict:
+def described(session: Session) -> dict:
     """What is fought and what is told of it."""
-    return {"map": config.map, "observe": config.observe, **config.battle_options()}
+    config = session.config
+    found = {"env": config.env, "map": config.map, "observe": config.observe, **config.battle_options()}
+    if session.eyes.predictor is not None:
+        found |= {"predictor": state_hash(session.eyes.predictor), "recon": config.recon}
+    return found
 
 
 def restore(session: Session, found) -> None:
     """Continue from a checkpoint; with another number of processes battles and replay begin anew."""
     acc, run = session.acc, session.run
     state = load_checkpoint(acc, found, model=session.learner, optimizer=session.optimiser)
-    wanted = described(session.config)
-    for name, saved in state["battle"].items():
-        if saved != wanted[name]:
-            raise UserError(
-                f"--{name} {wanted[name]}, and {found} was trained with {saved}: their episodes and tests do not go"
-                " together; resume with the saved value, or begin a new run"
-            )
+    sides = {"env": EMBEDDED, **state["battle"]}, described(session)
+    refuse_other(found, *({f"--{name}": value for name, value in side.items()} for side in sides))
     for group in session.optimiser.param_groups:
         group["lr"] = session.rate
     session.progress = Progress(**state["progress"])
@@ -319,6 +447,8 @@ def restore(session: Session, found) -> None:
         tensors = load_rank(acc, found)
         session.sums = tensors.pop("sums").to(acc.device)
         session.collector.set_state(tensors)
+        if not session.collector.battles.resumable:
+            run.note(acc, f"battles begin anew: those of {session.config.env} cannot be saved; the replay is kept")
     else:
         run.note(acc, "battles and replay begin anew: they belong to another number of processes")
         session.plan.begin_anew(session.progress)
@@ -336,23 +466,39 @@ def finish(session: Session) -> dict | None:
         if best is not None and best.name == f"step-{progress.best_step:08d}":
             run.note(acc, f"the weights of step {progress.best_step} are the best in tests and are taken")
             load_checkpoint(acc, best, model=session.learner, optimizer=session.optimiser)
+    session.collector.battles.close()  # StarCraft II needs much memory: no more of them than play
+    if session.test is not None:
+        session.test.close()
     test, tallies = make_test(session, config.final_nepisode, "final"), {}
-    for name, player in (("test", session.bare.agent), ("scripted", SCRIPTED), ("random", "random")):
-        tallies[name] = play_test(session, test, player)
+    scripts = [ScriptedPlayer(name).start for name in (SCRIPTED, "random")]
+    for name, start in zip(reporting.PLAYERS, (team(session), *scripts), strict=True):
+        tallies[name] = play_test(session, test, start)
         if tallies[name] is None:
             return None
+    test.close()
     results = reporting.results_of(tallies) | progress.results()
-    results |= {"map": config.map, "sight": config.sight, "observe": config.observe}
+    results |= {"env": config.env, "map": config.map, "sight": config.sight, "observe": config.observe}
     results |= {"epsilon": session.plan.epsilon(progress), "processes": acc.num_processes}
     results |= {"wall_s": round(session.log.wall_s(), 3), "weights_sha256": state_hash(session.bare)}
     assert_equal_across_ranks(acc, results["weights_sha256"], "final weights")
-    sizes = session.bare.agent.config.to_dict() | {"battle": described(config)}
-    save_export(acc, run, model=session.bare.agent, config=sizes, card=reporting.model_card(config, results))
+    battle = {"env": config.env, "map": config.map, "observe": config.observe, **config.battle_options()}
+    sizes, exported = session.bare.agent.config.to_dict() | {"battle": battle}, session.bare.agent
+    guesses = session.eyes.predictor
+    if guesses is not None:  # a team is played from one folder
+        exported = copy.deepcopy(exported)
+        exported.add_module(GUESSES, guesses)
+        sizes |= {"recon": config.recon, GUESSES: guesses.config.to_dict()}
+    save_export(acc, run, model=exported, config=sizes, card=reporting.model_card(config, results))
     if acc.is_main_process:
         for path in filter(None, (run.path / "results.json", config.report_json)):
             atomic_write_json(path, results)
         if config.visualize:
-            reporting.write_run_report(run.path, config, results, tallies, read_metrics(run.path / "metrics.jsonl"))
+            shown, rows = None, read_metrics(run.path / "metrics.jsonl")
+            if config.env == EMBEDDED:
+                options = {"map": config.map, "observe": config.observe, **config.battle_options()}
+                player = NetworkPlayer(session.bare.agent, options, "the team", session.eyes)
+                shown = record_battle(player, seed=test.seed, device=acc.device)
+            reporting.write_run_report(run.path, config, results, tallies, rows, shown)
     return results
 
 

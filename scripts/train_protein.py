@@ -77,7 +77,7 @@ class Session:
 def main(config: ProteinOptions) -> None:
     notes = check_options(config)
     tracker_kinds(config.report_to)
-    acc = launch.start(config, precision=config.precision, sharding=())
+    acc = launch.start(config, precision=config.precision, sharding=False)
     locate(config)
     run = RunDirectory.create(acc, config, TRAINER, launch.environment_facts(acc))
     for note in notes:

@@ -87,7 +87,7 @@ class Session:
 def main(config: SnakesOptions) -> None:
     notes = check_options(config)
     tracker_kinds(config.report_to)
-    acc = launch.start(config, precision="fp32", sharding=(), handlers=(ONE_BUCKET,))
+    acc = launch.start(config, precision="fp32", sharding=False, handlers=(ONE_BUCKET,))
     first = former_runs.weights(config)
     run = RunDirectory.create(acc, config, TRAINER, launch.environment_facts(acc))
     for note in notes:

@@ -1,11 +1,11 @@
-"""Watch a game of 3v3 snakes, or play one: a page for the browser, a GIF, a picture, the terminal, files for other programs.
+"""Watch a game of 3v3 snakes, or play one: a page for the browser, a GIF, a picture, the terminal, files for others.
 
 In a browser:   python scripts/watch_snakes.py --left RUN/export --right greedy --html game.html
 Play yourself:  python scripts/watch_snakes.py --play play.html --checkpoint RUN/export
 In a terminal:  python scripts/watch_snakes.py --left hunter --right greedy --terminal
 Keep and show:  python scripts/watch_snakes.py --left RUN/export --right greedy --json game.json --gif game.gif
                 python scripts/watch_snakes.py --replay game.json --html game.html --jidi log.json
-"""  # noqa: E501
+"""
 
 import os
 import sys

@@ -3,14 +3,12 @@
 An environment that raises, which none should, costs its own episode alone: reward 0, the error kept and counted.
 """
 
-import traceback
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
-from lib.errors import UserError
+from lib.errors import UserError, in_words
 from lib.grpo.chat.format import ChatFormat
 from lib.grpo.continual.scores import count_calls
 from lib.grpo.engine.conversation import Conversation
@@ -49,8 +47,7 @@ def guarded(call: Callable, *arguments):
     except UserError:
         raise
     except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        return None, f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
+        return None, in_words(error)
 
 
 def unless(should_stop: Callable[[], bool], call: Callable, *arguments):

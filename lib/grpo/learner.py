@@ -5,7 +5,7 @@ Every process makes the same number of passes, empty ones where it has nothing, 
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,22 @@ from lib.grpo.run_setup import objective_of
 from lib.grpo.trajectory import Trajectory
 
 Part = tuple[list[Sample], Objective]
+
+
+def minibatches(groups: Iterable[tuple[str, int]], count: int) -> dict[int, int]:
+    """The minibatch, 0 to count - 1, of each (domain, group): of nearly equal size, each with a share of every domain.
+
+    The same on any number of processes. Groups are dealt to them in turn, so a minibatch takes neighbours of a domain,
+    and of every second domain from the other end: each process then has work in it, as far as there are groups enough.
+    """
+    of_domain: dict[str, list[int]] = {}
+    for domain, group in sorted(set(groups)):
+        of_domain.setdefault(domain, []).append(group)
+    places = []
+    for number, members in enumerate(of_domain.values()):
+        ordered = members[::-1] if number % 2 else members
+        places += [((at + 0.5) / len(members), number, group) for at, group in enumerate(ordered)]
+    return {group: at * count // len(places) for at, (_, _, group) in enumerate(sorted(places))}
 
 
 class Learner:
@@ -53,11 +69,14 @@ class Learner:
         """
         config, start = self.config, time.monotonic()
         parts = self._parts(trajectories, advantages, domains, method, reference)
+        taught = {(each.trajectory.domain, each.trajectory.group) for samples, _ in parts for each in samples}
+        minibatch = minibatches(self.ranks.gather(sorted(taught)), config.minibatches)
         figures, learning = {}, time.monotonic()
         for _ in range(config.updates_per_batch):
-            for number in range(config.minibatches):
+            # One without a group would move nothing, and its figures would stand for the step's.
+            for number in sorted(set(minibatch.values())) or [0]:
                 chosen = [
-                    ([s for s in samples if s.trajectory.group % config.minibatches == number], objective)
+                    ([s for s in samples if minibatch[s.trajectory.group] == number], objective)
                     for samples, objective in parts
                 ]
                 found = self.update(chosen, rate, method.add_gradients)

@@ -18,7 +18,8 @@ from lib.grpo.model_size import ALL_LINEAR, Sizes, measure
 BYTES = {"fp32": 4, "bf16": 2}
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 PRECISIONS = ("mixed", "bf16", "fp32")
-SHARDINGS = ("none", "fsdp2", "zero3")
+# zero2: FSDP2 whose layers stay whole from forward to backward.
+SHARDINGS = ("none", "fsdp2", "zero2")
 # CUDA context, libraries' workspaces and what the allocator cannot use.
 OVERHEAD = 3_000_000_000
 # DistributedDataParallel's buckets.
@@ -134,7 +135,7 @@ class MemoryPlan:
         return {
             # One tensor after the other into the engine's whole copy (`lib.divided.copy_whole`).
             "all-gather of weights for the rollout": sizes.tensors,
-            "all-gather of weights, forward and backward": 2 * units * batches,
+            "all-gather of weights, forward and backward": (1 if plan.sharding == "zero2" else 2) * units * batches,
             "reduce-scatter of gradients": units * batches,
             "all-reduce of the gradient norm": plan.updates_per_batch,
         }
@@ -213,11 +214,10 @@ def _training(sizes: Sizes, plan: Plan) -> list[Part]:
         token_bytes += sizes.token_bytes
     # Autocast keeps copies of what it casts until the pass is over; sharded weights are cast as they are gathered.
     casts = sizes.layer_bytes * (1 if plan.gradient_checkpointing else sizes.layers) if plan.sharding == "none" else 0
-    # A layer in use and the next one on its way, with full gradients of one.
+    # A layer in use and the next one on its way, or all of them, with full gradients of one.
     unit = max(sizes.largest_layer, sizes.embedding)
-    gathered = (
-        (2 * unit * compute + (unit * compute if plan.lora_rank is None else 0)) if plan.sharding != "none" else 0
-    )
+    there = {"none": 0, "fsdp2": 2 * unit, "zero2": sizes.parameters}[plan.sharding]
+    gathered = compute * (there + (unit if there and plan.lora_rank is None else 0))
     # Logits, their shifted copy and their gradient; the gradient of the output layer is summed in fp32.
     log_probs = 3 * 4 * min(plan.logits_at_once, tokens * sizes.vocabulary)
     log_probs += 4 * sizes.embedding if plan.lora_rank is None else 0
@@ -261,7 +261,7 @@ def _changed(found: MemoryPlan, knobs: Sequence[tuple[str, dict]]) -> MemoryPlan
 def _knobs(plan: Plan) -> list[tuple[str, dict]]:
     """What can be turned, in the order in which it is tried."""
     knobs: list[tuple[str, dict]] = [("--gradient_checkpointing", {"gradient_checkpointing": True})]
-    if plan.processes > 1 and plan.sharding == "none":
+    if plan.processes > 1 and plan.sharding != "fsdp2":
         knobs.append(("--config_file accelerate_configs/fsdp2.yaml", {"sharding": "fsdp2"}))
     if plan.micro_batch_tokens > plan.max_length:
         knobs.append((f"--micro_batch_tokens {plan.max_length}", {"micro_batch_tokens": plan.max_length}))

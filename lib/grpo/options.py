@@ -107,6 +107,10 @@ class GrpoOptions(RolloutOptions):
     replay_ratio: float = option(0.2, "share of a step's tasks from earlier domains", "curriculum", above=0, maximum=1)
     replay_adaptive: bool = option(False, "0.1 more, up to 0.5, whenever forgetting exceeds 0.1", "curriculum")
     replay_choice: str = option("random", "which of them", "curriculum", choices=CHOICES)
+    replay_sampling: int | None = option(
+        None, "--dynamic_sampling for their groups, if another: what is known well has seldom a contrast", "curriculum",
+        minimum=0,
+    )  # fmt: skip
     cl_strength: float | None = option(None, "of ewc and l2 (0.4), kl-anchor and distill (0.1)", "curriculum", above=0)
     stage_gate: str = option("0,0", "MIN_PASS,MAX_REPEATS: a stage is repeated until it passes", "curriculum")
     eval_tasks: int = option(50, "evaluation tasks of a domain", "curriculum", minimum=1)
@@ -160,8 +164,9 @@ def check_options(config: GrpoOptions, processes: int | None = None) -> list[str
         raise UserError(f"--cl {config.cl} with --beta {config.beta:g}: two references; give --beta 0")
     if config.loss == "sft":
         raise UserError("--loss sft is the warm start: give --warmstart sft:STEPS")
-    for flag in ("replay_ratio", "replay_adaptive", "replay_choice"):
-        if flag in config.explicit and config.cl not in ("replay", *(("kl-anchor",) if flag == "replay_ratio" else ())):
+    anchored = ("replay_ratio", "replay_sampling")
+    for flag in (*anchored, "replay_adaptive", "replay_choice"):
+        if flag in config.explicit and config.cl not in ("replay", *(("kl-anchor",) if flag in anchored else ())):
             raise UserError(f"--{flag} has no effect with --cl {config.cl}: give --cl replay")
     if "cl_strength" in config.explicit and config.cl not in ("ewc", "l2", "kl-anchor", "distill"):
         raise UserError(f"--cl_strength has no effect with --cl {config.cl}: drop it")

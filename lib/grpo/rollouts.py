@@ -10,14 +10,14 @@ from torch import nn
 from lib.divided import copy_whole
 from lib.errors import UserError
 from lib.grpo.continual import evaluations as measured
-from lib.grpo.continual.curriculum import Pick, Stage, deal
+from lib.grpo.continual.curriculum import StepTasks, deal
 from lib.grpo.continual.tasks import TaskRow, TaskSets
 from lib.grpo.engine import Sampling
 from lib.grpo.episodes import Job, play
 from lib.grpo.learning.advantages import compute_advantages
 from lib.grpo.progress import Progress
 from lib.grpo.run_results import rollout_row
-from lib.grpo.run_setup import Setup, replacements
+from lib.grpo.run_setup import Setup
 from lib.grpo.trajectory import Trajectory
 
 
@@ -83,15 +83,20 @@ class Roller:
         outcomes.sort(key=lambda each: (each["group"], each["sample"]))
         return Played(own, outcomes, counts)
 
-    def step(self, stage: Stage, picks: list[Pick], key: tuple) -> Played | None:
-        """The episodes of a step of training, compared within their groups.
+    def step(self, tasks: StepTasks, step: int, key: tuple) -> Played | None:
+        """The episodes of step 0, 1, ... of a stage's training, compared within their groups.
 
-        Groups without contrast are replaced by new tasks, up to --dynamic_sampling times; what they said stays counted.
+        Groups without contrast are replaced by other tasks, up to --dynamic_sampling times, those of earlier domains
+        up to --replay_sampling times; what they said stays counted.
         """
         config, start = self.setup.config, time.monotonic()
+        most = {False: config.dynamic_sampling, True: config.replay_sampling}
+        if most[True] is None:
+            most[True] = config.dynamic_sampling
+        picks = tasks.of_step(step)
         found = Played([], [], {"sampled_tokens": 0.0, "seconds": 0.0})
         self.refresh()
-        for attempt in range(config.dynamic_sampling + 1):
+        for attempt in range(max(most.values()) + 1):
             more = self.play([(pick.group, pick.row) for pick in picks], config.group_size, (*key, attempt))
             if more is None:
                 return None
@@ -103,10 +108,11 @@ class Roller:
                 config.scale_rewards, [each["success"] for each in found.outcomes],
             )  # fmt: skip
             dead = {each["group"] for each, live in zip(found.outcomes, judged.live, strict=True) if not live}
-            dead &= {pick.group for pick in picks}
-            if not dead or attempt == config.dynamic_sampling:
+            first_new = max(pick.group for pick in picks) + 1
+            again = [pick for pick in picks if pick.group in dead and attempt < most[pick.old]]
+            if not again:
                 break
-            picks = replacements(picks, dead, self.sets, stage, config, (*key, attempt))
+            picks = [tasks.another(pick, first_new + at, (*key, attempt)) for at, pick in enumerate(again)]
         found.advantages = {
             (each["group"], each["sample"]): value
             for each, value, live in zip(found.outcomes, judged.values, judged.live, strict=True)

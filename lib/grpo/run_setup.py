@@ -165,19 +165,6 @@ def demonstrated(config: GrpoOptions, sets: TaskSets) -> dict[str, tuple[TaskRow
     return found
 
 
-def replacements(
-    picks: list[plans.Pick], dead: set[int], sets: TaskSets, stage: plans.Stage, config: GrpoOptions, key: tuple
-) -> list[plans.Pick]:
-    """New tasks of the same domains in place of the groups `dead`, under new group numbers."""
-    highest, found = max(pick.group for pick in picks), []
-    for pick in picks:
-        if pick.group in dead:
-            pool = sets.training[pick.row.domain]
-            row = pool[derive(config.seed, "replacement", *key, pick.group) % len(pool)]
-            found.append(plans.Pick(row, highest + 1 + len(found), pick.old))
-    return found
-
-
 def check_divided(config: GrpoOptions) -> None:
     """UserError for what cannot be done with a model that is divided over the processes."""
     if config.cl in ("ewc", "l2", "merge"):

@@ -4,6 +4,8 @@ import math
 from dataclasses import asdict, dataclass
 
 from lib.omagd.battle.maps import BattleMap
+from lib.omagd.foreign.choose import EMBEDDED
+from lib.omagd.foreign.game import GameMap
 from lib.omagd.options import OmagdOptions
 
 
@@ -23,13 +25,14 @@ class Progress:
     best: float = -math.inf  # test win rate
     best_step: int = -1
     validated_step: int = -1
+    tested_env_steps: int = 0  # env_steps at the last test
 
     def to_dict(self) -> dict:
         return asdict(self)
 
     def judged(self, win_rate: float) -> bool:
         """Note a test after the step just done. True where none was better before."""
-        self.validated_step = self.step
+        self.validated_step, self.tested_env_steps = self.step, self.env_steps
         if win_rate <= self.best:
             return False
         self.best, self.best_step = win_rate, self.step
@@ -54,10 +57,12 @@ class Progress:
 class Plan:
     """What a run will do, from numbers that all processes share."""
 
-    def __init__(self, config: OmagdOptions, battle_map: BattleMap, processes: int):
+    def __init__(self, config: OmagdOptions, battle_map: BattleMap | GameMap, processes: int):
         self.config, self.per_step = config, config.batch_size_run * processes
-        # By then so many battles have ended in every process, however long they last.
-        self.first_update = math.ceil(config.per_device_batch_size / config.batch_size_run) * battle_map.limit
+        # By then so many battles have ended in every process, however long they last. A game of others may fail in one
+        # of them, but not before the next has ended: see lib/omagd/foreign/slot.py.
+        battles = math.ceil(config.per_device_batch_size / config.batch_size_run) + (config.env != EMBEDDED)
+        self.first_update = battles * battle_map.limit
         learning = max(math.ceil(config.t_max / self.per_step) - self.first_update, 0) * config.batch_size_run
         self.updates = learning // config.steps_per_update
         if config.max_steps is not None:
@@ -74,6 +79,15 @@ class Plan:
         """Whether an update is to follow what has been played."""
         wanted = (progress.played - self.first_update) * self.config.batch_size_run // self.config.steps_per_update
         return progress.step < wanted
+
+    def test_due(self, progress: Progress) -> bool:
+        """Whether a test follows the update just done: every --test_interval steps, or every --eval_every updates."""
+        if progress.step == 0 or progress.validated_step == progress.step:
+            return False
+        if self.config.test_interval is not None:
+            return progress.env_steps - progress.tested_env_steps >= self.config.test_interval
+        every = 200 if self.config.eval_every is None else self.config.eval_every
+        return every > 0 and progress.step % every == 0
 
     def spent(self, progress: Progress) -> bool:
         """Whether a limit ends the run."""

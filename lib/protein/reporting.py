@@ -143,7 +143,7 @@ def _amino_acid_figure(scores: Scores, file: Path) -> Path:
 def detail_tables(results: dict, scores: Scores, prefix: str = "val_") -> list[Table]:
     """Result beside baselines, buried and exposed, calibration, and every residue type."""
     rows = [
-        [label, round(ppl, 3), "" if rec is None else round(100 * rec, 2)] for label, ppl, rec in result_rows(results)
+        [label, round(ppl, 3), None if rec is None else round(100 * rec, 2)] for label, ppl, rec in result_rows(results)
     ]
     own = [index for index, row in enumerate(rows) if row[0].startswith("model")]
     tables = [Table("Validation", ["predictor", "perplexity", "recovery, %"], rows, "", own)]

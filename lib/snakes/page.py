@@ -1,37 +1,20 @@
 """A game in the browser: one HTML page that needs no server and nothing from outside, or a block for another page.
 
-The page's program lies in assets/*.js, in the order of SCRIPTS; this module puts program, style and data together.
+The page's program lies in assets/*.js, in the order of SCRIPTS; what other pages have too is that of `lib.page`.
 """
 
 import hashlib
-import html
 import string
-from functools import cache
-from importlib import resources
 from pathlib import Path
 
-from lib.files import atomic_write_text, to_json
+from lib import page
+from lib.files import to_json
 from lib.snakes.replay import Replay
 
+PACKAGE = "lib.snakes"
 SCRIPTS = ("rules", "random", "policy", "board", "view", "watch", "play")
-
-# The host element is the one that the script stands in; its data stand beside as JSON, which nothing can run.
-FRAGMENT = string.Template("""<div class="quartet-snakes" data-mode="$mode">
-<template><style>$style</style>$markup</template>
-<noscript>The game is drawn by JavaScript, which is switched off here.</noscript>
-<script type="application/json">$data</script>
-<script>(() => {
-"use strict";
-const host = document.currentScript.parentElement;
-const data = JSON.parse(host.querySelector('script[type="application/json"]').textContent);
-$program
-const view = new View(host);
-$start
-})();</script>
-</div>""")
-
-START_PLAY = "new Play(view, data);"
-START_WATCH = "new Watch(view, unpackReplay(data), { keys: $keys });"
+START_PLAY = "new Play(new View(host), data);"
+START_WATCH = string.Template("new Watch(new View(host), unpackReplay(data), { keys: $keys });")
 
 
 def write_page(
@@ -47,9 +30,7 @@ def write_page(
         body = replay_fragment(replay, keys="document")
     else:
         body = _play_fragment(title, network, seed)
-    page = string.Template(asset("page.html")).substitute(title=html.escape(title), body=body)
-    atomic_write_text(path, page)
-    return Path(path)
+    return page.write_page(path, title=title, body=body)
 
 
 def replay_fragment(replay: Replay, *, keys: str = "host") -> str:
@@ -57,8 +38,7 @@ def replay_fragment(replay: Replay, *, keys: str = "host") -> str:
 
     keys: the JavaScript element whose key presses steer; the block itself, once it has been clicked, by default.
     """
-    start = string.Template(START_WATCH).substitute(keys=keys)
-    return _fragment("watch", start, replay.to_json())
+    return _fragment("watch", START_WATCH.substitute(keys=keys), replay.to_json())
 
 
 def _play_fragment(title: str, network: dict | None, seed: int | None) -> str:
@@ -75,27 +55,18 @@ def _play_fragment(title: str, network: dict | None, seed: int | None) -> str:
 
 
 def _fragment(mode: str, start: str, data: dict) -> str:
-    return FRAGMENT.substitute(
+    controls = page.controls(page.asset("buttons.html", PACKAGE))
+    return page.fragment(
+        "quartet-snakes",
         mode=mode,
-        style=asset("view.css"),
-        markup=asset("view.html"),
-        data=script_json(data),
-        program=program(),
+        style=page.asset("view.css", PACKAGE),
+        markup=string.Template(page.asset("view.html", PACKAGE)).substitute(controls=controls),
+        data=data,
+        program=page.scripts(SCRIPTS, PACKAGE),
         start=start,
     )
 
 
-def program(names: tuple[str, ...] = SCRIPTS) -> str:
-    """The page's JavaScript, one file after the other."""
-    return "\n".join(asset(f"{name}.js") for name in names)
-
-
-def script_json(value: object) -> str:
-    """JSON that may stand inside a <script> element: no text in it can end the element."""
-    return to_json(value).replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-
-
-@cache
-def asset(name: str) -> str:
-    """Text of a file in lib/snakes/assets."""
-    return resources.files("lib.snakes").joinpath("assets", name).read_text(encoding="utf-8")
+def program() -> str:
+    """The page's JavaScript, one file after the other, without the page around it."""
+    return f"{page.scripts(page.SCRIPTS)}\n{page.scripts(SCRIPTS, PACKAGE)}"

@@ -4,10 +4,10 @@ A seat is one team of one game that the learner plays. All seats move in lockste
 t % steps holds what every seat saw and did at time t.
 """
 
-import psutil
 import torch
 
 from lib.errors import UserError
+from lib.room import check_room
 from lib.seeds import torch_generator
 from lib.snakes.learner import Batch
 from lib.snakes.rules import TEAM
@@ -47,12 +47,7 @@ class ReplayBuffer:
                 f" {(self.steps - n_step) * seats} transitions to draw; give a larger --buffer_size or a smaller batch"
             )
         needed = self.steps * seats * TEAM * (2 * inputs + 8 + 4) + self.steps * seats
-        free = psutil.virtual_memory().available / neighbours
-        if torch.device(device).type == "cpu" and needed > free:
-            raise UserError(
-                f"--buffer_size {transitions} needs {needed / 2**30:,.1f} GiB in each process and {free / 2**30:,.1f}"
-                f" GiB are free for it: give --buffer_size {int(transitions * 0.5 * free / needed)} or less"
-            )
+        check_room("--buffer_size", transitions, needed, device, neighbours)
         shape = (self.steps, seats, TEAM)
         self.features = torch.zeros((*shape, inputs), dtype=torch.float16, device=device)
         self.actions = torch.zeros(shape, dtype=torch.int64, device=device)

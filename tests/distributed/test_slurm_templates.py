@@ -99,10 +99,12 @@ def test_the_launchers_exit_code_is_the_jobs_however_soon_it_ends(environ, tmp_p
     assert not os.path.exists(environ["SCONTROL_LOG"])
 
 
+SAVES = "trap 'echo saved; exit 5' TERM\necho ready\nfor _ in {1..100}; do sleep 0.1; done"
+
+
 @pytest.mark.parametrize(("sent", "code", "requeued"), [(signal.SIGTERM, 5, False), (signal.SIGUSR1, 0, True)])
 def test_term_ends_the_job_and_usr1_requeues_it(environ, tmp_path, template, sent, code, requeued):
-    body = "trap 'echo saved; exit 5' TERM\necho ready\nfor _ in {1..100}; do sleep 0.1; done"
-    environ = with_launcher(environ, tmp_path, body)
+    environ = with_launcher(environ, tmp_path, SAVES)
     process = begin(["bash", template], environ)
     assert process.stdout.readline() == "ready\n"
     os.kill(process.pid, sent)
@@ -110,3 +112,18 @@ def test_term_ends_the_job_and_usr1_requeues_it(environ, tmp_path, template, sen
     assert ended.code == code, ended.stderr
     assert "told to stop: sending TERM" in ended.stdout and ended.stdout.endswith("saved\n")
     assert os.path.exists(environ["SCONTROL_LOG"]) == requeued
+
+
+def test_a_signal_that_comes_with_the_launchers_first_word_reaches_it(environ, tmp_path, template):
+    """The shell may not have run the line after the start by then; here it is held there for a second."""
+    lines = template.read_text(encoding="utf-8").splitlines()
+    (named,) = [number for number, line in enumerate(lines) if line.endswith("=$!")]
+    slow = tmp_path / template.name
+    slow.write_text("\n".join([*lines[:named], "sleep 1", *lines[named:]]), encoding="utf-8")
+    environ = with_launcher(environ, tmp_path, SAVES)
+    process = begin(["bash", slow], environ)
+    assert process.stdout.readline() == "ready\n"
+    os.kill(process.pid, signal.SIGTERM)
+    ended = finish(process, 20)
+    assert (ended.code, ended.stderr) == (5, "")
+    assert ended.stdout.endswith("saved\n")

@@ -92,12 +92,16 @@ def few_fisher_samples(count: str) -> None:
     Ewc.__init__.__defaults__ = strength, gamma, int(count)
 
 
-def divided_weights(_: str = "") -> None:
-    """FSDP2 between the ranks, through Accelerate, which on the CPU would run plain data parallel without a word."""
+def divided_weights(stage: str = "3") -> None:
+    """FSDP2 between the ranks, through Accelerate, which on the CPU would run plain data parallel without a word.
+
+    stage: of ZeRO, whose variables the launch is given.
+    """
     from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
 
     from lib import launch
     from lib.grpo import rollouts
+    from lib.zero import fsdp2_variables
 
     start, copy = launch.start, rollouts.copy_whole
 
@@ -109,9 +113,12 @@ def divided_weights(_: str = "") -> None:
     rollouts.copy_whole = checked
 
     def divided(*arguments, **options):
-        assert options["sharding"] == ("FSDP",)
+        assert options["sharding"] is True
         acc = start(*arguments, **options)
-        acc.state.fsdp_plugin = FullyShardedDataParallelPlugin(fsdp_version=2, cpu_ram_efficient_loading=False)
+        asked = {"ACCELERATE_USE_DEEPSPEED": "true", "ACCELERATE_DEEPSPEED_ZERO_STAGE": stage}
+        os.environ.update(fsdp2_variables(asked)[0])
+        acc.state.fsdp_plugin = FullyShardedDataParallelPlugin()
+        assert acc.state.fsdp_plugin.reshard_after_forward == (stage == "3")
         acc.state.distributed_type = DistributedType.FSDP
         return acc
 

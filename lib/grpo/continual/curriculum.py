@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 
 from lib.errors import UserError
 from lib.grpo.continual.tasks import Deck, TaskRow
+from lib.seeds import derive
 
 WARM_START, GRPO = "warm_start", "grpo"
 
@@ -141,6 +142,7 @@ class StepTasks:
         old: dict[str, Sequence[TaskRow]] | None = None, old_count: int = 0,
     ):  # fmt: skip
         old = old or {}
+        self.seed, self.pools = seed, {False: new, True: old}
         assert 0 <= old_count < count and (old or not old_count), f"{old_count} of {count} tasks from {list(old)}"
         self._new = _Turns(new, count - old_count, seed, "new tasks", stage.name)
         self._old = _Turns(old, old_count, seed, "old tasks", stage.name) if old_count else None
@@ -150,6 +152,11 @@ class StepTasks:
         new = [(row, False) for row in self._new.of_step(step)]
         old = [(row, True) for row in self._old.of_step(step)] if self._old else []
         return [Pick(row, group, is_old) for group, (row, is_old) in enumerate(new + old)]
+
+    def another(self, pick: Pick, group: int, key: tuple) -> Pick:
+        """A task of the same domain, old where the other is old, under another group number; `key` draws it."""
+        pool = self.pools[pick.old][pick.row.domain]
+        return Pick(pool[derive(self.seed, "replacement", *key, pick.group) % len(pool)], group, pick.old)
 
 
 class _Turns:

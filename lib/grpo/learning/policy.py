@@ -83,7 +83,7 @@ def output_layer(causal: nn.Module) -> nn.Linear:
             f"the output layer is {type(head).__name__}, expected nn.Linear: leave it out of --lora targets"
         )
     if head.weight.dim() != 2:
-        raise UserError("the output layer's weight is partitioned (ZeRO-3), expected it whole: use ZeRO-2 or FSDP2")
+        raise UserError("the output layer's weight is partitioned, expected it whole: use FSDP2")
     config = causal.config.get_text_config()
     for name, harmless in LOGIT_SETTINGS.items():
         if getattr(config, name, harmless) not in (None, harmless):

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from lib.errors import in_words
 from lib.grpo.worlds.schemas import shown
 from lib.grpo.worlds.store import Base, Database
 from lib.grpo.worlds.tools import WRITE, Tool, ToolError, Toolkit, render
@@ -96,7 +97,7 @@ class World:
             return f"Error: {message[:MOST_ERROR_CHARACTERS]}", True
         except Exception as error:
             self._rollback()
-            self.faults.append(f"{tool.name}({shown(arguments)}): {type(error).__name__}: {error}")
+            self.faults.append(f"{tool.name}({shown(arguments)}): {in_words(error)}")
             return "Error: the tool failed", True
         self._commit()
         return text, False
@@ -123,7 +124,7 @@ class World:
         except Exception as error:
             # These functions have no schemas: what does not fit shows only inside them.
             self._rollback()
-            raise ToolError(f"{function}({shown(arguments)}): {error}") from error
+            raise ToolError(f"{function}({shown(arguments)}): {in_words(error)}") from error
         self._commit()
         return result
 

@@ -44,6 +44,7 @@ def arrays_of(t: SimpleNamespace) -> type:
         refused: wp.array(dtype=int)
         values: wp.array2d(dtype=float)
         choice: wp.array(dtype=float)
+        turns: wp.array(dtype=wp.int16)
         seed_first: wp.uint32
         seed_second: wp.uint32
         first_battle: int

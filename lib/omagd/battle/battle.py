@@ -8,6 +8,7 @@ from lib.omagd.battle.arrays import EPISODE, LAST, STEP
 from lib.omagd.battle.kernel import REWARD_CODES, battle_kernels
 from lib.omagd.battle.layout import Layout
 from lib.omagd.battle.maps import find_map
+from lib.omagd.battle.paths import turns
 from lib.omagd.battle.players import PLAYERS
 from lib.omagd.battle.rules import JITTER_MOST, REACH, REWARDS, SIGHT_MOST, TICK_RATES
 from lib.warp_noise import WORD, seed_words
@@ -39,6 +40,11 @@ class BattleVec:
     [N], info int32 [N, 4] (of the last one that ended: won, ended by the limit, dead allies, dead enemies), step_count
     and episode int32 [N].
     """
+
+    # What only games of others need, see lib/omagd/foreign/vec.py: these battles never fail and can be saved.
+    dropped = ()
+    restarts = 0
+    resumable = True
 
     def __init__(
         self,
@@ -123,6 +129,8 @@ class BattleVec:
         self._refused = shared("refused", (2 + actions,), wp.int32)
         self._values = shared("values", (n * agents, actions), wp.float32, (n, agents, actions))
         self._choice = shared("choice", (2,), wp.float32)
+        if tables.has_walls:
+            arrays.turns = wp.array(turns(self.map.terrain), dtype=wp.int16, device=device)
         self._chosen = (0.0, 0)
         self._unchecked = False  # whether a step since the last check may have refused an action
         self.step_count = self.words[:, STEP]
@@ -222,3 +230,6 @@ class BattleVec:
         self.seed = (low & WORD) | (high & WORD) << 32
         self._record()
         self.refresh()
+
+    def close(self) -> None:
+        """Nothing has to be closed."""

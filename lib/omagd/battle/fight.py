@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import warp as wp
 
+from lib.omagd.battle.paths import CELLS, STRAIGHT
 from lib.omagd.battle.rules import (
     BLAST,
     CALM_S,
@@ -14,6 +15,7 @@ from lib.omagd.battle.rules import (
     FIRST_ENERGY,
     HEAL,
     JITTER,
+    PUSH_MOST,
     SHIELD_RATE,
     SLACK,
     SPLASH_DEPTH,
@@ -57,7 +59,18 @@ def _ground(t: SimpleNamespace) -> SimpleNamespace:
         """Whether a ground unit may have its centre here."""
         return x >= 0.0 and y >= 0.0 and walkable(int(x), int(y))
 
-    return SimpleNamespace(walkable=walkable, stands=stands)
+    @wp.func
+    def heading(turns: wp.uint64, x: float, y: float, goal_x: float, goal_y: float):
+        """Where a ground unit at (x, y) walks to that wants to (goal_x, goal_y): there, or to where it has to turn."""
+        table = wp.array(ptr=turns, shape=(CELLS * CELLS,), dtype=wp.int16)
+        here = int(y) * WIDTH + int(x)
+        there = int(goal_y) * WIDTH + int(goal_x)
+        corner = int(table[here * CELLS + there])
+        if corner == STRAIGHT:
+            return goal_x, goal_y
+        return float(corner % WIDTH) + 0.5, float(corner // WIDTH) + 0.5
+
+    return SimpleNamespace(walkable=walkable, stands=stands, heading=heading)
 
 
 def _fire(t: SimpleNamespace) -> SimpleNamespace:
@@ -145,8 +158,8 @@ def _tick(t: SimpleNamespace, f: SimpleNamespace) -> SimpleNamespace:
     cooldown_s, explodes, splashes, regeneration, flies = (
         t.cooldown_s, t.explodes, t.splashes, t.regeneration, t.flies,
     )  # fmt: skip
-    length, can_hit, after_hit, enemy_targets, push_apart, on_ground = (
-        f.length, f.can_hit, f.after_hit, f.enemy_targets, f.push_apart, f.on_ground,
+    length, can_hit, after_hit, enemy_targets, push_apart, on_ground, heading = (
+        f.length, f.can_hit, f.after_hit, f.enemy_targets, f.push_apart, f.on_ground, f.heading,
     )  # fmt: skip
     attack_x, attack_y = t.attack_point
     n_agents, count, lanes = t.n_agents, t.count, t.lanes
@@ -200,6 +213,11 @@ def _tick(t: SimpleNamespace, f: SimpleNamespace) -> SimpleNamespace:
         px, py = push_apart(nx, ny, health)
         for unit in range(count):
             if health[unit] > 0.0:
+                if wp.static(t.has_walls):
+                    pushed = wp.sqrt(px[unit] * px[unit] + py[unit] * py[unit])
+                    if pushed > PUSH_MOST:
+                        px[unit] = px[unit] * (PUSH_MOST / pushed)
+                        py[unit] = py[unit] * (PUSH_MOST / pushed)
                 wx, wy = on_ground(unit, nx[unit] + px[unit], ny[unit] + py[unit], x[unit], y[unit])
                 nx[unit] = wx
                 ny[unit] = wy
@@ -235,6 +253,7 @@ def _tick(t: SimpleNamespace, f: SimpleNamespace) -> SimpleNamespace:
         moves: AgentFloats,
         order_x: AgentFloats,
         order_y: AgentFloats,
+        turns: wp.uint64,
         dt: float,
         a: wp.uint32,
         b: wp.uint32,
@@ -243,7 +262,8 @@ def _tick(t: SimpleNamespace, f: SimpleNamespace) -> SimpleNamespace:
     ):
         """One tick; allies with moves[ally] > 0 walk to (order_x, order_y), others attack target[ally] or stand.
 
-        Returns what moves, and what allies and enemies lost by hits or their own end in this tick.
+        `turns` is the address of `paths.turns`. Returns what moves, and what allies and enemies lost by hits or their
+        own end in this tick.
         """
         aims, pace = enemy_targets(x, y, health, target, struck)
         lives = health
@@ -322,6 +342,13 @@ def _tick(t: SimpleNamespace, f: SimpleNamespace) -> SimpleNamespace:
                         goal_x[unit] = order_x[unit]
                         goal_y[unit] = order_y[unit]
                         way[unit] = FAR
+                if wp.static(t.has_walls):
+                    if way[unit] > 0.0 and flies(unit) == 0 and (aim >= 0 or unit >= n_agents):
+                        turn_x, turn_y = heading(turns, x[unit], y[unit], goal_x[unit], goal_y[unit])
+                        if turn_x != goal_x[unit] or turn_y != goal_y[unit]:
+                            goal_x[unit] = turn_x
+                            goal_y[unit] = turn_y
+                            way[unit] = FAR
         if wp.static(t.has_healers):
             health, cooldown, patient = heal(x, y, health, cooldown, aims, patient, dt)
         x, y = walk(x, y, health, goal_x, goal_y, way, pace, dt)

@@ -285,8 +285,8 @@ def _kernels(t: SimpleNamespace, f: SimpleNamespace, parts: SimpleNamespace, Arr
         now = words[STEP]
         for tick in range(TICKS):
             x, y, health, shield, cooldown, calm, target, struck, patient, loss, gain = play_tick(
-                x, y, health, shield, cooldown, calm, target, struck, patient, moves, order_x, order_y, arrays.dt,
-                a, b, now, tick,
+                x, y, health, shield, cooldown, calm, target, struck, patient, moves, order_x, order_y,
+                arrays.turns.ptr, arrays.dt, a, b, now, tick,
             )  # fmt: skip
             lost_allies += loss
             lost_enemies += gain

@@ -17,10 +17,12 @@ Source: the observations, state and actions of SMAC (Samvelyan et al. 2019, arXi
 
 from dataclasses import dataclass
 
+from lib.errors import UserError
 from lib.omagd.battle.maps import BattleMap
 
 MOVES = 4
 FIRST_ATTACK = 6
+HEALTH_AT = 4  # in the block of another unit, behind visible or attackable, dist, dx, dy; then shield, type bits
 NO_OP, STOP, NORTH, SOUTH, EAST, WEST = range(6)
 
 
@@ -33,6 +35,9 @@ class Layout:
     type_bits: int
     ally_shield: int  # 1 where the allies are Protoss
     enemy_shield: int
+    # Only of games of others, see lib/omagd/foreign.
+    own_more: int = 0  # numbers that an agent is told of itself, between its shield and its type bits
+    targets: int = 0  # that an agent can be sent to, where these are more than the enemies: allies of a healer
 
     @staticmethod
     def of(battle_map: BattleMap) -> "Layout":
@@ -45,6 +50,21 @@ class Layout:
             enemy_shield=int(any(unit.race == "protoss" for unit in enemies)),
         )
 
+    @staticmethod
+    def of_env_info(info: dict) -> "Layout":
+        """From the `get_env_info` of a game of others, with its n_enemies, type_bits, ally_shield, enemy_shield and
+        own_more beside it. UserError where its widths are not those of SMAC's layout."""
+        names = ("n_agents", "n_enemies", "type_bits", "ally_shield", "enemy_shield", "own_more")
+        targets = int(info["n_actions"]) - FIRST_ATTACK
+        layout = Layout(**{name: int(info[name]) for name in names}, targets=targets * (targets > info["n_enemies"]))
+        for name, key in (("obs_size", "obs_shape"), ("state_size", "state_shape"), ("n_actions", "n_actions")):
+            if getattr(layout, name) != info[key]:
+                raise UserError(
+                    f"the game's {key} is {info[key]}, in SMAC's layout of {layout.n_agents} agents against"
+                    f" {layout.n_enemies} enemies it is {getattr(layout, name)}: this version of it is not known"
+                )
+        return layout
+
     @property
     def enemy_width(self) -> int:
         return 5 + self.enemy_shield + self.type_bits
@@ -55,11 +75,11 @@ class Layout:
 
     @property
     def own_width(self) -> int:
-        return 1 + self.ally_shield + self.type_bits
+        return 1 + self.ally_shield + self.own_more + self.type_bits
 
     @property
     def n_actions(self) -> int:
-        return FIRST_ATTACK + self.n_enemies
+        return FIRST_ATTACK + max(self.n_enemies, self.targets)
 
     @property
     def n_nodes(self) -> int:
@@ -92,9 +112,13 @@ class Layout:
     def state_size(self) -> int:
         return self.last_actions_at + self.n_agents * self.n_actions
 
-    def env_info(self, battle_map: BattleMap) -> dict:
-        """What SMAC's `get_env_info` says, and the blocks of observation and state."""
+    def env_info(self, battle_map: BattleMap, map_type: str | None = None) -> dict:
+        """What SMAC's `get_env_info` says, and the blocks of observation and state.
+
+        A map of another game needs a name and a limit alone; its map_type is given.
+        """
         n_e, n_a = self.n_enemies, self.n_agents
+        map_type = map_type or "+".join(battle_map.type_names) or battle_map.units[0].name
         return {
             "n_agents": n_a,
             "n_enemies": n_e,
@@ -104,7 +128,7 @@ class Layout:
             "obs_shape": self.obs_size,
             "episode_limit": battle_map.limit,
             "map_name": battle_map.name,
-            "map_type": "+".join(battle_map.type_names) or battle_map.units[0].name,
+            "map_type": map_type,
             "obs_component": [MOVES, (n_e, self.enemy_width), (n_a - 1, self.ally_width), self.own_width],
             "state_component": [
                 (n_a, self.ally_state_width), (n_e, self.enemy_state_width), (n_a, self.n_actions),

@@ -25,6 +25,11 @@ overlap are pushed apart once: each by half of the overlap, along the line betwe
 are one point, the lower number to the left); a unit of speed 0 stays, and its neighbour takes the whole. A ground unit
 that would then stand where it cannot moves in x alone, else in y alone, else not at all; flyers stay on the map.
 Way and push are one motion, from where the tick began.
+    On grounds with walls (corridor, ravine) a ground unit on its way to a target or to the attack point heads for it
+where the line between the centres of both cells is free, else for the centre of the first corner of a shortest way
+(`paths.py`), at full speed whatever the gap. Where there is no way, or the goal is over no ground, it goes straight.
+What an ally was ordered to walk is straight, too. There a push is at most PUSH_MOST, so that a crowd pushes nobody
+through a wall of one cell.
 
 **Timers**, at the end of a tick. Cooldowns fall by dt to 0. A hit sets a calm of CALM_S seconds, which falls by dt at
 the end of the same tick already; where it is 0 after that, a shield gains SHIELD_RATE a second. Zerg units gain their
@@ -65,6 +70,7 @@ the script; SMAX (arXiv 2311.10090) for the cooldown's jitter and the push.
 TICKS = 8
 MOVE = 2.0
 SLACK = 0.01
+PUSH_MOST = 0.5
 REACH = 6.0  # SMAC's range of the attack action, of every type
 SPLASH_DEPTH, SPLASH_WIDTH = 0.3, 2.8
 BLAST = 2.2

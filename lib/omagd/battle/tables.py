@@ -9,7 +9,7 @@ import warp as wp
 from lib.omagd.battle.layout import Layout
 from lib.omagd.battle.maps import BattleMap
 from lib.omagd.battle.rules import LOOPS_PER_S
-from lib.omagd.battle.terrain import largest_rectangle, row_bits
+from lib.omagd.battle.terrain import WALLED, largest_rectangle, row_bits
 
 LANES = 8  # numbers of units come in whole vectors of a processor; the last ones may be of nobody, with health 0
 ATTRIBUTES = {"": 0, "light": 1, "armoured": 2}
@@ -84,6 +84,7 @@ def unit_tables(battle_map: BattleMap) -> SimpleNamespace:
         widest=max(unit.radius for unit in units),
         farthest_look=max(unit.looks for unit in units[battle_map.n_agents :]),
         open_ground=largest_rectangle(battle_map.terrain),
+        has_walls=battle_map.terrain in WALLED,
         has_healers=any(unit.heals for unit in units),
         allies_heal=any(unit.heals for unit in units[: battle_map.n_agents]),
         enemies_heal=any(unit.heals for unit in units[battle_map.n_agents :]),

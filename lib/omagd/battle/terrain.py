@@ -46,6 +46,7 @@ _RECTANGLES = {
     ],
 }  # fmt: skip
 TERRAINS = tuple(_RECTANGLES)
+WALLED = ("corridor", "ravine")  # between some of their places no straight way leads
 
 
 def walkable(name: str) -> list[list[bool]]:

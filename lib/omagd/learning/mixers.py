@@ -1,6 +1,5 @@
 """From the values of the agents to the value of the team."""
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -25,7 +24,7 @@ class QMixer(nn.Module):
     def forward(self, values: Tensor, state: Tensor) -> Tensor:
         """(steps, agents), (steps, state) -> (steps, 1)."""
         first = self.first(state).abs().view(-1, self.n_agents, self.embed)
-        hidden = torch.einsum("sa,sae->se", values, first) + self.first_bias(state)
+        hidden = (values.unsqueeze(-1) * first).sum(1) + self.first_bias(state)
         hidden = functional.elu(hidden)
         return (hidden * self.second(state).abs()).sum(-1, keepdim=True) + self.value(state)
 

@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
+
+from lib.omagd.learning import recurrence
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,8 @@ class Agent(nn.Module):
         """
         agents, hidden = self.config.n_agents, self.config.hidden
         seen = self.encode(obs, last_actions).view(-1, hidden)  # (steps x agents, hidden)
-        sizes = torch.tensor(batch_sizes) * agents  # on the CPU, wherever the rest is
-        remembered, _ = self.memory(PackedSequence(seen, sizes))
-        return self.values(remembered.data).view(-1, agents, self.config.n_actions)
+        remembered = recurrence.run(self.memory, seen, [size * agents for size in batch_sizes])
+        return self.values(remembered).view(-1, agents, self.config.n_actions)
 
     def step(self, obs: Tensor, last_actions: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
         """One step of many episodes: (values (episodes, agents, actions), hidden (episodes x agents, hidden))."""

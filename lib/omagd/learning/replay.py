@@ -8,14 +8,15 @@ from torch import Tensor
 from lib.errors import UserError
 from lib.omagd.battle.layout import Layout
 from lib.omagd.learning.qmix import Episodes
+from lib.room import check_room
 from lib.seeds import numpy_generator
 
 
-def step_arrays(layout: Layout, *shape: int, device="cpu") -> dict[str, Tensor]:
-    """What is kept of a step, zeros of `shape` steps."""
+def step_arrays(layout: Layout, *shape: int, device="cpu", told: int | None = None) -> dict[str, Tensor]:
+    """What is kept of a step, zeros of `shape` steps; told: numbers that an agent is told, unless the observation's."""
     agents = layout.n_agents
     return {
-        "obs": torch.zeros(*shape, agents, layout.obs_size, device=device),
+        "obs": torch.zeros(*shape, agents, told or layout.obs_size, device=device),
         "state": torch.zeros(*shape, layout.state_size, device=device),
         "avail": torch.zeros(*shape, agents, layout.n_actions, dtype=torch.uint8, device=device),
         "actions": torch.zeros(*shape, agents, dtype=torch.uint8, device=device),
@@ -24,15 +25,27 @@ def step_arrays(layout: Layout, *shape: int, device="cpu") -> dict[str, Tensor]:
     }
 
 
+def step_bytes(layout: Layout, told: int | None = None) -> int:
+    """Memory of one step."""
+    return sum(array.nbytes for array in step_arrays(layout, 1, told=told).values())
+
+
 class EpisodeReplay:
     """The newest `episodes` episodes, as far as `steps` steps have room for them; the oldest go first.
 
     slots: how many battles a process plays at once; first_slot: the number of its first among those of all processes.
+    UserError when it does not fit into its share of the memory, which `neighbours` processes have in common.
     """
 
-    def __init__(self, layout: Layout, episodes: int, steps: int, slots: int, first_slot: int = 0, device="cpu"):
+    def __init__(
+        self, layout: Layout, episodes: int, steps: int, slots: int, first_slot: int = 0, device="cpu",
+        neighbours: int = 1, told: int | None = None,
+    ):  # fmt: skip
+        self.bytes = steps * step_bytes(layout, told)
+        check_room("--buffer_steps", steps, self.bytes, device, neighbours)
+        self.told = told
         self.layout, self.episodes, self.capacity, self.device = layout, episodes, steps, torch.device(device)
-        self.arrays = step_arrays(layout, steps, device=device)
+        self.arrays = step_arrays(layout, steps, device=device, told=told)
         self.kept: deque[tuple[int, int, int]] = deque()  # (first place, length, slot) of each, the oldest first
         self.of_slot: list[deque[tuple[int, int]]] = [deque() for _ in range(slots)]
         self.first_slot = first_slot
@@ -81,11 +94,12 @@ class EpisodeReplay:
         slots = [slot for slot, episodes in enumerate(self.of_slot) if episodes]
         turns = [slots[(update * count + turn) % len(slots)] for turn in range(count)]
         spans = []
-        for slot, times in Counter(turns).items():
-            generator = numpy_generator(seed, "replay", update, self.first_slot + slot)
-            episodes = self.of_slot[slot]
-            drawn = generator.choice(len(episodes), times, replace=times > len(episodes))
-            spans += [episodes[int(number)] for number in drawn]
+        times, last_slot = Counter(turns), self.first_slot + len(self.of_slot)
+        # For each time a number for every slot up to the last of this process.
+        draws = [numpy_generator(seed, "replay", update, time).random(last_slot) for time in range(max(times.values()))]
+        for slot, count_of_slot in times.items():
+            own, episodes = [row[self.first_slot + slot] for row in draws[:count_of_slot]], self.of_slot[slot]
+            spans += [episodes[number] for number in pick(own, len(episodes))]
         spans = torch.tensor(sorted(spans, key=lambda span: -span[1]))
         starts, lengths = spans[:, 0], spans[:, 1]
         time = torch.arange(int(lengths[0]))
@@ -124,3 +138,15 @@ class EpisodeReplay:
         for span in state["spans"].tolist():
             self._keep(*span)
         self.next, self.used, self.added = (int(value) for value in state["counts"].tolist())
+
+
+def pick(draws: list[float], count: int) -> list[int]:
+    """For each number in [0, 1) one of 0 .. count - 1, no two the same as long as there are others."""
+    order: dict[int, int] = {}  # of a shuffled list what is not in its place
+    found = []
+    for at, draw in enumerate(draws):
+        at %= count
+        other = at + int(draw * (count - at))
+        order[at], order[other] = order.get(other, other), order.get(at, at)
+        found.append(order[at])
+    return found

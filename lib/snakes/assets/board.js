@@ -63,7 +63,7 @@ class Board {
     const cell = width / (WIDTH + 2 * FRAME);
     const height = Math.round(cell * (HEIGHT + 2 * FRAME));
     if (canvas.width !== width || canvas.height !== height) [canvas.width, canvas.height] = [width, height];
-    this.colours = readColours(canvas);
+    this.colours = boardColours(canvas);
     context.setTransform(1, 0, 0, 1, 0, 0);
     context.fillStyle = this.colours.field;
     context.fillRect(0, 0, width, height);
@@ -223,11 +223,9 @@ function headingOf(from, to, otherwise) {
   return found === undefined ? otherwise : found;
 }
 
-function readColours(element) {
-  const style = getComputedStyle(element);
-  const read = (name) => style.getPropertyValue(`--${name}`).trim();
-  const names = ["field", "grid", "edge", "veil", "ink", "label", "stripe", "bean", "crash"];
-  const colours = Object.fromEntries(names.map((name) => [name, read(name)]));
-  colours.snakes = [0, 1, 2, 3, 4, 5].map((snake) => read(`snake${snake}`));
-  return colours;
+function boardColours(element) {
+  const snakes = [0, 1, 2, 3, 4, 5].map((snake) => `snake${snake}`);
+  const colours = readColours(element, [
+    "field", "grid", "edge", "veil", "ink", "label", "stripe", "bean", "crash", ...snakes]);
+  return { ...colours, snakes: snakes.map((name) => colours[name]) };
 }

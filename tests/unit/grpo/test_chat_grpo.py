@@ -1,12 +1,12 @@
 """scripts/chat_grpo.py: a person as the customer, what they see, and how it ends."""
 
-import importlib.util
 import io
 import json
 import sys
 from pathlib import Path
 
 import pytest
+import script_modules
 from policy_samples import write_export
 
 from lib import launch
@@ -19,9 +19,7 @@ from lib.grpo.generation.generate import make_task, task_of_seed
 from lib.grpo.messages import call_message, text_message
 
 ROOT = Path(__file__).resolve().parents[3]
-SPEC = importlib.util.spec_from_file_location("chat_grpo", ROOT / "scripts" / "chat_grpo.py")
-SCRIPT = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(SCRIPT)
+SCRIPT = script_modules.load("chat_grpo")
 
 
 class Person:

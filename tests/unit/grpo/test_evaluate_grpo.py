@@ -1,6 +1,5 @@
 """scripts/evaluate_grpo.py: which tasks are measured, equal numbers from any number of processes, files, refusals."""
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -10,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+import script_modules
 import torch
 from episode_samples import airline_task, write_airline
 from policy_samples import write_export
@@ -25,9 +25,7 @@ from lib.grpo.generation.generate import TRAINING_SEEDS, templates
 from lib.grpo.trajectory_files import row_of
 
 ROOT = Path(__file__).resolve().parents[3]
-SPEC = importlib.util.spec_from_file_location("evaluate_grpo", ROOT / "scripts" / "evaluate_grpo.py")
-SCRIPT = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(SCRIPT)
+SCRIPT = script_modules.load("evaluate_grpo")
 SPEED = {"sampled_tokens": 100.0, "seconds": 2.0, "wall_s": 3.0, "processes": 1}
 
 

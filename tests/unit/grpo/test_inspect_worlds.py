@@ -1,12 +1,12 @@
 """scripts/inspect_worlds.py: what it shows, plays, writes, and how it refuses."""
 
 import builtins
-import importlib.util
 import json
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+import script_modules
 from episode_samples import airline_task, real_data, write_airline
 
 from lib import launch
@@ -15,9 +15,7 @@ from lib.grpo.domains import DOMAINS
 from lib.grpo.users.endpoint import Endpoint
 
 ROOT = Path(__file__).resolve().parents[3]
-SPEC = importlib.util.spec_from_file_location("inspect_worlds", ROOT / "scripts" / "inspect_worlds.py")
-SCRIPT = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(SCRIPT)
+SCRIPT = script_modules.load("inspect_worlds")
 
 
 def call(*flags):

@@ -151,9 +151,13 @@ def test_tokens_and_collectives_of_a_step(lora, full):
     # 132 MB of gradients: a first bucket of 1 MiB, then of 25 MiB.
     assert found.collectives == {"all-reduce of gradient buckets": 6}
     assert lora.collectives == {} and "collectives of a step: none" in plan_table(lora)
-    sharded = changed(full, processes=8, max_length=4000, sharding="zero3").collectives
+    sharded = changed(full, processes=8, max_length=4000, sharding="fsdp2").collectives
     assert sharded["all-gather of weights, forward and backward"] == 2 * 37 * 2
     assert sharded["reduce-scatter of gradients"] == 37 * 2
+    kept = changed(full, processes=8, max_length=4000, sharding="zero2")
+    assert kept.collectives["all-gather of weights, forward and backward"] == 37 * 2
+    gathered = changed(full, processes=8, sharding="fsdp2")
+    assert parts(kept)["gathered layers"] > parts(kept)["weights for the rollout"] > parts(gathered)["gathered layers"]
     # Of a layer: 4 projections, 2 norms of heads, 2 norms, 3 of the MLP; the embedding (tied) and the last norm.
     assert sharded["all-gather of weights for the rollout"] == 36 * 11 + 2
     adapters = changed(lora, processes=8, sharding="fsdp2").collectives

@@ -9,10 +9,10 @@ from policy_samples import DOMAIN, write_export
 
 from lib.errors import UserError
 from lib.grpo import run_setup
-from lib.grpo.continual.curriculum import GRPO, Pick, Stage
+from lib.grpo.continual.curriculum import GRPO, Stage, StepTasks, deal
 from lib.grpo.continual.methods import KlAnchor, Method
 from lib.grpo.engine import make_engine
-from lib.grpo.learner import Learner
+from lib.grpo.learner import Learner, minibatches
 from lib.grpo.learning.packing import Sample
 from lib.grpo.learning.policy import Policy
 from lib.grpo.options import GrpoOptions
@@ -74,18 +74,20 @@ def roller(config: GrpoOptions, ranks=None, requested=lambda: False) -> Roller:
     return Roller(ranks or OneOf(), engine, setup.model, setup.model, setup, sets, Progress(step=7), requested)
 
 
-def picks(found: Roller, count: int = 3) -> list[Pick]:
-    return [Pick(row, group) for group, row in enumerate(found.sets.training[DOMAIN][:count])]
+def tasks(found: Roller, old_count: int = 0) -> StepTasks:
+    """Three a step; old ones are among the last four of the domain."""
+    rows = found.sets.training[DOMAIN]
+    return StepTasks(STAGE, found.setup.config.seed, 3, {DOMAIN: rows[:-4]}, {DOMAIN: rows[-4:]}, old_count)
 
 
 def test_processes_share_the_episodes_of_one(export):
     config = options(export)
     whole = roller(config)
-    alone = whole.step(STAGE, picks(whole), ("train", 0))
+    alone = whole.step(tasks(whole), 0, ("train", 0))
     parts = []
     for index in range(2):
         part = roller(config, OneOf(index, 2))
-        parts += part.step(STAGE, picks(part), ("train", 0)).own
+        parts += part.step(tasks(part), 0, ("train", 0)).own
     assert len(alone.own) == len(parts) == 6
     key = attrgetter("group", "sample")
     assert [each.ids for each in sorted(parts, key=key)] == [each.ids for each in sorted(alone.own, key=key)]
@@ -98,12 +100,28 @@ def test_processes_share_the_episodes_of_one(export):
 def test_groups_without_contrast_are_replaced_and_counted(export):
     found = roller(options(export, dynamic_sampling=2))
     # A model of random weights solves nothing: no group ever has a contrast.
-    played = found.step(STAGE, picks(found), ("train", 0))
+    played = found.step(tasks(found), 0, ("train", 0))
     groups = {each["group"] for each in played.outcomes}
     assert len(played.outcomes) == len(played.own) == 3 * 3 * 2 and groups == set(range(9))
     assert played.advantages == {} and played.row["zero_std_fraction"] == 1.0
-    tasks = {each["group"]: each["task_id"] for each in played.outcomes}
-    assert len(set(tasks.values())) > 3, "replacements are other tasks"
+    names = {each["group"]: each["task_id"] for each in played.outcomes}
+    assert len(set(names.values())) > 3, "replacements are other tasks"
+
+
+def test_groups_of_earlier_domains_are_replaced_by_what_may_come_again(export):
+    """As often as is said for them: two of three groups are old, and no group ever has a contrast."""
+    found = roller(options(export, dynamic_sampling=0, replay_sampling=3, cl="replay"))
+    old = {row.id for row in found.sets.training[DOMAIN][-4:]}
+    played = found.step(tasks(found, old_count=2), 0, ("train", 0))
+    groups = {each["group"]: each["task_id"] for each in played.outcomes}
+    assert sorted(groups) == list(range(3 + 3 * 2))
+    assert groups[0] not in old and {groups[group] for group in range(1, 9)} <= old
+    usual = roller(options(export, dynamic_sampling=1, cl="replay"))
+    played = usual.step(tasks(usual, old_count=2), 0, ("train", 0))
+    assert {each["group"] for each in played.outcomes} == set(range(6))
+    never = roller(options(export, dynamic_sampling=1, replay_sampling=0, cl="replay"))
+    played = never.step(tasks(never, old_count=2), 0, ("train", 0))
+    assert {each["group"] for each in played.outcomes} == set(range(4))
 
 
 def test_evaluations_are_drawn_alike_and_leave_the_sampling_of_training(export):
@@ -118,7 +136,7 @@ def test_evaluations_are_drawn_alike_and_leave_the_sampling_of_training(export):
 
 def test_whoever_is_told_to_stop_gets_nothing(export):
     found = roller(options(export), requested=lambda: True)
-    assert found.step(STAGE, picks(found), ("train", 0)) is None
+    assert found.step(tasks(found), 0, ("train", 0)) is None
     assert found.evaluate(found.sets.evaluation, 1, "tasks") is None
 
 
@@ -152,7 +170,7 @@ def advantages(played) -> dict:
 
 def test_a_step_moves_the_weights_towards_what_was_better(export):
     found = roller(options(export))
-    played = found.step(STAGE, picks(found), ("train", 0))
+    played = found.step(tasks(found), 0, ("train", 0))
     learns = learner(found, minibatches=2)
     samples = [SimpleNamespace(trajectory=each) for each in played.own]
     before = log_probs_of(learns, samples)
@@ -165,6 +183,41 @@ def test_a_step_moves_the_weights_towards_what_was_better(export):
     assert figures["grad_norm"] > 0 and figures["train_s"] > 0 and figures["train_tokens_per_s"] > 0
 
 
+@pytest.mark.parametrize("processes", [1, 2, 4])
+@pytest.mark.parametrize(
+    "sizes, count", [((16, 8), 2), ((16, 8), 1), ((4, 4), 4), ((8, 8), 8), ((8, 8), 4), ((24,), 3)]
+)
+def test_every_process_has_a_share_of_every_minibatch_and_each_has_one_of_every_domain(processes, sizes, count):
+    domains = [name for name, size in zip(("airline", "retail"), sizes) for _ in range(size)]
+    groups = [(domain, group) for group, domain in enumerate(domains)]
+    found = minibatches(reversed(groups), count)
+    assert set(found) == set(range(len(groups))) and set(found.values()) == set(range(count))
+    rank_of = {group: rank for rank, dealt in enumerate(deal(len(groups), 1, processes)) for group, _ in dealt}
+    for number in range(count):
+        members = [group for group in found if found[group] == number]
+        assert abs(len(members) - len(groups) / count) < 1
+        for name, size in zip(("airline", "retail"), sizes):
+            assert abs(sum(domains[group] == name for group in members) - size / count) < 1
+        shares = [sum(rank_of[group] == rank for group in members) for rank in range(processes)]
+        most = -(-len(members) // processes)
+        assert max(shares) <= most + (processes > 2), (number, shares)
+
+
+def test_one_group_with_contrast_is_what_the_figures_tell_of(export):
+    found = roller(options(export))
+    played = found.step(tasks(found), 0, ("train", 0))
+    learns = learner(found, minibatches=2)
+    only = played.own[0].group
+    some = {key: value for key, value in advantages(played).items() if key[0] == only}
+    figures = learns.teach(played.own, some, (DOMAIN,), Method(), None, 0.05)
+    assert figures["grad_norm"] > 0 and figures["loss"] != 0
+
+
+def test_few_groups_go_to_the_first_minibatches():
+    assert minibatches([("airline", 7)], 2) == {7: 0} and minibatches([], 2) == {}
+    assert minibatches([("airline", 7), ("airline", 9)], 2) == {7: 0, 9: 1}
+
+
 def log_probs_of(learns: Learner, samples) -> torch.Tensor:
     """Mean log-probability of the sampled tokens of each trajectory, by `fill`."""
     filled = [Sample(each.trajectory, 0.0) for each in samples]
@@ -174,7 +227,7 @@ def log_probs_of(learns: Learner, samples) -> torch.Tensor:
 
 def test_episodes_without_an_advantage_teach_nothing(export):
     found = roller(options(export))
-    played = found.step(STAGE, picks(found), ("train", 0))
+    played = found.step(tasks(found), 0, ("train", 0))
     learns = learner(found)
     before = [value.clone() for value in learns.parameters.values()]
     figures = learns.teach(played.own, {}, (DOMAIN,), Method(), None, 0.05)
@@ -185,7 +238,7 @@ def test_episodes_without_an_advantage_teach_nothing(export):
 def test_what_is_anchored_is_compared_with_the_snapshot_alone(export):
     """An old domain's episode: no policy gradient, and no KL gradient either while the weights are the snapshot's."""
     found = roller(options(export))
-    played = found.step(STAGE, picks(found), ("train", 0))
+    played = found.step(tasks(found), 0, ("train", 0))
     learns, method = learner(found), KlAnchor(weight=0.5)
     method.begin(learns.parameters)
     figures = learns.teach(played.own, advantages(played), ("retail",), method, None, 0.05)
@@ -199,7 +252,7 @@ def test_what_is_anchored_is_compared_with_the_snapshot_alone(export):
 
 def test_a_loss_that_is_no_number_names_its_records(export):
     found = roller(options(export))
-    played = found.step(STAGE, picks(found), ("train", 0))
+    played = found.step(tasks(found), 0, ("train", 0))
     broken = {key: float("nan") if key == (1, 0) else 1.0 for key in advantages(played)}
     with pytest.raises(UserError, match=r"step 8, records airline/.*nothing after step 5 was saved") as raised:
         learner(found).teach(played.own, broken, (DOMAIN,), Method(), None, 0.05)

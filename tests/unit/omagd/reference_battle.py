@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
+from reference_ways import ways_on
 
 from lib.omagd.battle.layout import EAST, FIRST_ATTACK, NO_OP, NORTH, SOUTH, STOP, WEST, Layout
 from lib.omagd.battle.maps import BattleMap
@@ -27,6 +28,7 @@ from lib.omagd.battle.rules import (
     KILL,
     LOOPS_PER_S,
     MOVE,
+    PUSH_MOST,
     REACH,
     SHIELD_RATE,
     SLACK,
@@ -137,6 +139,7 @@ class Battle:
         limit: int | None = None,
     ):
         self.map, self.layout, self.cells = battle_map, Layout.of(battle_map), walkable(battle_map.terrain)
+        self.ways = ways_on(battle_map.terrain)
         self.seed, self.number, self.reward = seed, number, reward
         self.sight, self.dt, self.jitter = F(sight), F(1 / tick_rate), F(spawn_jitter)
         self.attack_range = F(REACH if leaky_mask else min(REACH, sight))
@@ -317,7 +320,7 @@ class Battle:
         unit.target = NOBODY if target is None else target.number
         if target is None:
             x, y = self.map.attack_point
-            return self._walk(unit, (F(x), F(y)), speed)
+            return self._walk(unit, self._heading(unit, F(x), F(y)), speed)
         return self._approach(unit, target, speed)
 
     def _walk(self, unit: Unit, point: tuple[F, F], speed: F) -> Plan:
@@ -327,7 +330,20 @@ class Battle:
         gap = self.gap(unit, target)
         if gap <= 0:
             return Plan(unit, target=target)
-        return Plan(unit, point=(target.x, target.y), way=gap + F(SLACK), speed=speed)
+        corner = self._heading(unit, target.x, target.y)
+        if corner != (target.x, target.y):
+            return self._walk(unit, corner, speed)
+        return Plan(unit, point=corner, way=gap + F(SLACK), speed=speed)
+
+    def _heading(self, unit: Unit, x: F, y: F) -> tuple[F, F]:
+        """Where it walks to that wants to (x, y): there, or to the corner where a shortest way there bends first."""
+        if self.map.terrain not in ("corridor", "ravine") or unit.type.flies:
+            return x, y
+        corner = self.ways.first_corner((int(unit.x), int(unit.y)), (int(x), int(y)))
+        if corner is None:
+            return x, y
+        self.events["around"] += 1
+        return F(corner[0] + 0.5), F(corner[1] + 0.5)
 
     def _aim(self, unit: Unit) -> Unit | None:
         """The target of a fighter of the script."""
@@ -454,6 +470,10 @@ class Battle:
         pushes = self._pushes([plan.unit for plan in plans])
         for unit, (old_x, old_y) in start.items():
             push_x, push_y = pushes[unit]
+            pushed = np.sqrt(push_x * push_x + push_y * push_y)
+            if self.map.terrain in ("corridor", "ravine") and pushed > F(PUSH_MOST):
+                push_x, push_y = push_x * (F(PUSH_MOST) / pushed), push_y * (F(PUSH_MOST) / pushed)
+                self.events["pushed_less"] += 1
             x, y = unit.x + push_x, unit.y + push_y
             if unit.type.flies:
                 free_x, free_y = x, y

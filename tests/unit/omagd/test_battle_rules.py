@@ -605,6 +605,7 @@ def test_walls_and_available_moves():
         assert_equal(lockstep)
         met += lockstep.events
     assert met["blocked"] > 200 and met["blocked_in_x"] > 20 and met["blocked_in_both"] > 5, met
+    assert met["around"] > 1000 and met["pushed_less"] > 20, met
 
 
 NEXT = ((0, 1), (0, -1), (1, 0), (-1, 0))

@@ -7,7 +7,8 @@ from lib.errors import UserError
 from lib.omagd.battle.battle import BattleVec
 from lib.omagd.learning.collector import Collector
 from lib.omagd.learning.networks import Agent, AgentConfig
-from lib.omagd.learning.replay import EpisodeReplay, step_arrays
+from lib.omagd.learning.replay import EpisodeReplay, pick, step_arrays
+from lib.omagd.senses import Senses
 
 
 def team(battles: BattleVec) -> Agent:
@@ -119,7 +120,7 @@ def test_what_is_kept_is_what_was_played(full):
     """The kept actions, played again from the start of the same battles, give all that was kept."""
     battles = BattleVec("3m", 5, seed=6, sight=5.0)
     replay = EpisodeReplay(battles.layout, 1000, 20_000, slots=5)
-    collector, agent = Collector(battles, replay, full), team(battles)
+    collector, agent = Collector(battles, replay, Senses(battles, full)), team(battles)
     ended = sum(collector.step(agent, 0.5) for _ in range(140))
     found = collector.look()
     assert found["episodes"] == ended == len(replay) > 5 and collector.look()["episodes"] == 0
@@ -166,3 +167,20 @@ def test_memory_begins_anew_with_every_episode():
     collector.step(agent, 1.0)
     assert collector.hidden.any() and torch.equal(collector.last_actions, battles.actions.long())
     assert collector.look()["limits"] == 3
+
+
+def test_picks_are_different_as_long_as_there_are_others_and_all_are_as_likely():
+    draws = torch.rand(3000, 3, generator=torch.Generator().manual_seed(3), dtype=torch.float64).tolist()
+    found = [pick(row, 4) for row in draws]
+    assert all(len(set(each)) == 3 for each in found)
+    counts = torch.bincount(torch.tensor(found).flatten(), minlength=4)
+    assert (counts - 9000 / 4).abs().max() < 4 * (9000 / 4) ** 0.5
+    assert sorted(pick(draws[0], 2)[:2]) == [0, 1] and len(pick(draws[0], 2)) == 3
+
+
+def test_a_replay_larger_than_the_memory_is_refused():
+    layout = BattleVec("3m", 1).layout
+    with pytest.raises(
+        UserError, match=r"--buffer_steps 2000000000 needs .* GiB in each process .* give --buffer_steps"
+    ):
+        EpisodeReplay(layout, 5000, 2_000_000_000, slots=2, neighbours=2)

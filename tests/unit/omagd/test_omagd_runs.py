@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 import torch
+from squad_samples import scripted_battle
 
 from lib.args import parse
 from lib.errors import UserError
@@ -12,7 +13,9 @@ from lib.omagd.battle.maps import MAPS
 from lib.omagd.evaluation import Tally, Trials, play_share
 from lib.omagd.learning.networks import Agent
 from lib.omagd.options import ALIASES, OmagdOptions, check_options
+from lib.omagd.players import ScriptedPlayer, greedy
 from lib.omagd.progress import Plan, Progress
+from lib.omagd.senses import Senses
 
 
 def options(*words: str) -> OmagdOptions:
@@ -96,33 +99,34 @@ def test_better_tests_are_noted():
 
 
 def share(rank: int, processes: int, **flags) -> Trials:
-    return Trials("3m", 10, seed=3, rank=rank, processes=processes, device="cpu", full=False, **flags)
+    return Trials("3m", 10, seed=3, rank=rank, processes=processes, device="cpu", **flags)
 
 
 def test_test_battles_are_the_same_on_any_number_of_processes():
     torch.manual_seed(0)
     agent = Agent(options().qmix_config().agent)
-    for player in (agent, "nearest", "random"):
-        whole = play_share(share(0, 1), player)
-        parts = [play_share(share(rank, 3), player) for rank in range(3)]
+    nearest, uniform = (ScriptedPlayer(name).start for name in ("nearest", "random"))
+    for start in (lambda battles: greedy(agent, battles, Senses(battles, False)), nearest, uniform):
+        whole = play_share(share(0, 1), start)
+        parts = [play_share(share(rank, 3), start) for rank in range(3)]
         assert whole.battles == 10
         for field in dataclasses.fields(Tally):
             total = sum(getattr(part, field.name) for part in parts)
             assert getattr(whole, field.name) == pytest.approx(total, abs=1e-4), field.name
     test = share(0, 1)
-    assert play_share(test, "nearest") == play_share(test, "nearest")
-    none = play_share(Trials("3m", 1, seed=0, rank=0, processes=2, device="cpu", full=False), "nearest")
+    assert play_share(test, nearest) == play_share(test, nearest)
+    none = play_share(Trials("3m", 1, seed=0, rank=0, processes=2, device="cpu"), nearest)
     assert none == Tally() and none.mean("won") == 0.0
-    assert play_share(share(0, 1), "nearest", should_stop=lambda: True).battles == 0
+    assert play_share(share(0, 1), nearest, should_stop=lambda: True).battles == 0
 
 
 def test_agents_that_are_told_everything_act_otherwise():
     torch.manual_seed(1)
     agent = Agent(options().qmix_config().agent)
-    seen, told = (
-        Trials("3m", 16, seed=3, rank=0, processes=1, device="cpu", full=full, sight=2.0) for full in (False, True)
-    )
-    assert play_share(seen, agent) != play_share(told, agent)
+    test = Trials("3m", 16, seed=3, rank=0, processes=1, device="cpu", sight=2.0)
+    seen = play_share(test, lambda battles: greedy(agent, battles, Senses(battles)))
+    told = play_share(test, lambda battles: greedy(agent, battles, Senses(battles, full=True)))
+    assert seen != told
 
 
 def test_words_and_tables():
@@ -150,7 +154,9 @@ def test_the_report_of_a_run(tmp_path):
     rows.append({"step": 3, "test/win_rate": 0.4, "test/return": 8.0, "train_s": 1.5})
     tallies = {name: Tally(8, 2, 80.0, 200, 0, 10, 12) for name in reporting.PLAYERS}
     results = reporting.results_of(tallies) | Progress(step=3).results() | {"processes": 1}
-    page = reporting.write_run_report(tmp_path, options(), results, tallies, rows).read_text(encoding="utf-8")
+    battle = scripted_battle("nearest", "3m")
+    page = reporting.write_run_report(tmp_path, options(), results, tallies, rows, battle).read_text(encoding="utf-8")
+    assert "<h2>A test battle of the team</h2>" in page and battle.outcome() in page
     assert "QMIX on 3m" in page and "script: attack the nearest" in page and "not StarCraft II" in page
     titles = [curve.title for curve in reporting.curves(rows)]
     assert titles == [

@@ -122,6 +122,9 @@ def test_rooms_name_no_domain_word():
         for token in tokens:
             if token.type in (tokenize.NAME, tokenize.STRING) and token.start[0] not in docstrings:
                 assert not words.search(token.string), f"{path.name}:{token.start[0]} says {token.string!r}"
+    for path in sorted((ROOT / "lib" / "assets").iterdir()):
+        found = words.search(path.read_text(encoding="utf-8"))
+        assert found is None, f"assets/{path.name} says {found[0]!r}"
 
 
 def docstring_lines(path: Path) -> set[int]:

@@ -107,7 +107,7 @@ def test_start_on_the_cpu_keeps_freed_memory_before_the_accelerator_is_built(alo
     seen = []
     build = launch.Accelerator
     monkeypatch.setattr(launch, "Accelerator", lambda **given: seen.append(len(alone)) or build(**given))
-    accelerator = launch.start(RunArgs(), precision="fp32", sharding=())
+    accelerator = launch.start(RunArgs(), precision="fp32", sharding=False)
     assert accelerator.num_processes == 1 and seen == [1] == [len(alone)]
     assert accelerator.gradient_accumulation_steps == 1
 

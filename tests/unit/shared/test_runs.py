@@ -252,14 +252,12 @@ def test_a_second_interrupt_ends_at_once_but_an_echo_does_not(acc, monkeypatch):
             time.sleep(1)
 
 
-def test_deepspeed_and_fsdp_1_are_refused_at_the_start(tmp_path):
+def test_fsdp_1_is_refused_at_the_start(tmp_path):
     from types import SimpleNamespace
 
     from accelerate.utils import DistributedType
 
-    deepspeed = SimpleNamespace(distributed_type=DistributedType.DEEPSPEED, is_fsdp2=False)
-    message = refused(lambda: RunDirectory.create(deepspeed, Config(output_dir=str(tmp_path / "run")), "tester"))
-    assert "--save_every 0" in message and "fsdp2.yaml" in message
-    assert not (tmp_path / "run").exists()
     fsdp = SimpleNamespace(distributed_type=DistributedType.FSDP, is_fsdp2=False)
-    assert "fsdp_version: 2" in refused(lambda: RunDirectory.create(fsdp, Config(), "tester"))
+    config = Config(output_dir=str(tmp_path / "run"))
+    assert "fsdp_version: 2" in refused(lambda: RunDirectory.create(fsdp, config, "tester"))
+    assert not (tmp_path / "run").exists()

@@ -18,7 +18,9 @@ def accelerator(kind: DistributedType, second: bool = True, precision: str = "no
         is_fsdp2=second,
         mixed_precision=precision,
         is_main_process=True,
-        state=SimpleNamespace(fsdp_plugin=SimpleNamespace(mixed_precision_policy=None)),
+        state=SimpleNamespace(
+            fsdp_plugin=SimpleNamespace(mixed_precision_policy=None, reshard_after_forward="as it was")
+        ),
     )
 
 
@@ -34,7 +36,7 @@ def test_division_by_layers_keeps_the_precision_of_what_goes_in_and_out(precisio
     acc = accelerator(DistributedType.FSDP, precision=precision)
     divide_by_layers(acc, {"Layer"})
     plugin = acc.state.fsdp_plugin
-    assert plugin.transformer_cls_names_to_wrap == ["Layer"] and plugin.reshard_after_forward
+    assert plugin.transformer_cls_names_to_wrap == ["Layer"] and plugin.reshard_after_forward == "as it was"
     policy = plugin.mixed_precision_policy
     if precision == "no":
         assert policy is None

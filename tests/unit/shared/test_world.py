@@ -162,39 +162,24 @@ def test_cpu_config_on_a_gpu_machine_stays_on_cpu():
 
 def test_sharded_launches():
     fsdp = TORCH | {"ACCELERATE_USE_FSDP": "true"}
+    deepspeed = TORCH | {"ACCELERATE_USE_DEEPSPEED": "true"}
     assert "FSDP, which needs GPUs" in refusal(fsdp)
+    assert "DeepSpeed, which needs GPUs" in refusal(deepspeed)
+    assert decide(deepspeed, None, EIGHT_GPUS, sharding=True).processes == 2
     assert "FSDP" in refusal({}, LaunchRequest(processes=1, kind="FSDP"))
-    assert "FSDP" in refusal(fsdp, None, EIGHT_GPUS, force_cpu=True)
-    assert decide(fsdp, None, EIGHT_GPUS).processes == 2
+    assert "FSDP" in refusal(fsdp, None, EIGHT_GPUS, force_cpu=True, sharding=True)
+    assert decide(fsdp, None, EIGHT_GPUS, sharding=True).processes == 2
     assert "Megatron" in refusal(TORCH | {"ACCELERATE_USE_MEGATRON_LM": "true"}, None, EIGHT_GPUS)
 
 
 @pytest.mark.parametrize("kind", ["FSDP", "DEEPSPEED"])
-def test_a_trainer_that_needs_the_whole_model_refuses_sharding(kind, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+def test_a_trainer_that_needs_the_whole_model_refuses_sharding(kind):
     environ = TORCH | {f"ACCELERATE_USE_{kind}": "true"}
-    words = refusal(environ, None, EIGHT_GPUS, sharding=())
+    words = refusal(environ, None, EIGHT_GPUS, sharding=False)
     assert "needed whole" in words and "accelerate_configs/gpu_8.yaml" in words
-    assert "gpu_8.yaml" in refusal({}, LaunchRequest(processes=1, kind=kind), ONE_GPU, sharding=())
-    assert "cpu_2.yaml" in refusal(environ, None, CPU, sharding=())
-    assert decide(TORCH, None, EIGHT_GPUS, sharding=()).processes == 2
-
-
-def test_a_trainer_may_support_one_way_of_sharding(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
-    fsdp, deepspeed = (TORCH | {f"ACCELERATE_USE_{kind}": "true"} for kind in ("FSDP", "DEEPSPEED"))
-    assert decide(fsdp, None, EIGHT_GPUS, sharding=("FSDP",)).processes == 2
-    assert "fsdp2.yaml" in refusal(deepspeed, None, EIGHT_GPUS, sharding=("FSDP",))
-    assert decide(deepspeed, None, EIGHT_GPUS).processes == 2
-
-
-def test_deepspeed_needs_its_package_and_a_gpu(monkeypatch):
-    deepspeed = TORCH | {"ACCELERATE_USE_DEEPSPEED": "true"}
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert refusal(deepspeed, None, EIGHT_GPUS).endswith("pip install deepspeed")
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
-    assert "GPUs only" in refusal(deepspeed)
-    assert decide(deepspeed, None, EIGHT_GPUS).processes == 2
+    assert "gpu_8.yaml" in refusal({}, LaunchRequest(processes=1, kind=kind), ONE_GPU, sharding=False)
+    assert "cpu_2.yaml" in refusal(environ, None, CPU, sharding=False)
+    assert decide(TORCH, None, EIGHT_GPUS, sharding=False).processes == 2
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,12 @@
 """scripts/watch_snakes.py: players, files, and how its errors end."""
 
-import importlib.util
 import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import script_modules
 import torch
 
 pytest.importorskip("warp")
@@ -26,11 +26,7 @@ SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "watch_snakes.py"
 
 @pytest.fixture(scope="module")
 def script():
-    spec = importlib.util.spec_from_file_location("watch_snakes", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return script_modules.load("watch_snakes")
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import base64
 import contextlib
 import json
 import os
+import re
 import select
 import shutil
 import subprocess
@@ -26,6 +27,13 @@ ANSWER_S = 30
 def find_chromium() -> str | None:
     """Path of the browser, None when there is none; QUARTET_CHROMIUM names one that lies elsewhere."""
     return os.environ.get("QUARTET_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+
+
+def asks_for_nothing_outside(text: str) -> bool:
+    """Whether a page names no address, loads no file, and forbids itself to."""
+    addresses = re.findall(r"(?:https?:|ws:|//[a-z0-9-]+\.[a-z])[^\s'\"]*", re.sub(r"^\s*//.*$", "", text, flags=re.M))
+    loads = re.findall(r"<(?:link(?! rel=\"icon\" href=\"data:,\")|img|iframe|script src)", text)
+    return not addresses and not loads and "default-src 'none'" in text
 
 
 class Browser:

@@ -1,0 +1,139 @@
+"""Stage 3's eyes: what agents see, step by step, completed by a frozen predictor's guesses of what they do not.
+
+The rows of units in sight stay as they are. Of a unit out of sight its row is the guess, times how likely it lives (a
+dead unit's row is zeros), with the flag of visible or attackable left 0, as it truly is. Behind the observation stand,
+for each other unit in the order of the nodes:
+
+    lives     how likely it lives; 1 in sight
+    spread    deviation of a coordinate of its position, in sights; 0 in sight
+    lately    exp(-steps since it was seen last / 8); 1 in sight, 0 if never
+    guessed   1 out of sight
+
+Agents that are dead are told zeros, as ever. The same as `Predictor.believe` over whole episodes, a step at a time and
+without the tokens: products of matrices by torch, the rest by `reconstruction_kernel.py`.
+"""
+
+import math
+
+import torch
+import warp as wp
+from torch import Tensor
+
+from lib.omagd.battle.layout import MOVES, Layout
+from lib.omagd.recon.nodes import Nodes
+from lib.omagd.recon.predictor import FADING, FLAGS, Predictor
+from lib.omagd.recon.reconstruction_kernel import SIGNS, TELLS, Arrays, complete, look
+from lib.warp_run import launcher, torch_stream, warp_device
+
+KEPT = ("slots", "times", "hidden")
+
+
+class Reconstruction:
+    """Of `count` battles. `likeliest`: the decoded likeliest tokens instead of the mean of all."""
+
+    def __init__(self, predictor: Predictor, layout: Layout, count: int, likeliest: bool = False):
+        self.predictor, self.likeliest = predictor.eval().requires_grad_(False), likeliest
+        self.layout, self.count, config = layout, count, predictor.config
+        self.device = device = predictor.normal.device
+        agents, nodes, width, hidden = layout.n_agents, config.nodes, config.node_width, config.hidden
+        rows = count * agents
+        self.hidden = torch.zeros(rows, hidden, device=device)
+        with torch_stream(device):
+            self.arrays = Arrays()
+            self._share("obs", (rows, layout.obs_size))
+            self._share("visible", (rows, nodes), torch.uint8)
+            self._share("last_actions", (rows,), torch.int64)
+            self._share("times", (count,), torch.int32)
+            self._share("slots", (rows, nodes, width + FLAGS))
+            self._share("inner", (rows, hidden))
+            self._share("tells", (nodes - 1, rows, TELLS + width))
+            self._share("rows", (nodes - 1, rows, width) if likeliest else (1, 1, 1))
+            self._share("told", (rows, self.size(layout)))
+            self._constants()
+            command = {"device": warp_device(device), "inputs": [self.arrays], "record_cmd": True}
+            self._look = launcher(wp.launch(look, dim=rows, **command), device)
+            self._complete = launcher(wp.launch(complete, dim=rows, **command), device)
+
+    def _share(self, name: str, shape: tuple[int, ...], dtype=torch.float32, value: Tensor | None = None) -> None:
+        """A tensor of ours that the kernels see, zeros or `value`."""
+        tensor = torch.zeros(shape, dtype=dtype, device=self.device)
+        if value is not None:
+            tensor.copy_(value)
+        setattr(self, name, tensor)
+        setattr(self.arrays, name, wp.from_torch(tensor))
+
+    def _constants(self) -> None:
+        """Sizes, places in the observation, and what the weights say of time, actions and numbers of agents."""
+        predictor, config, layout, arrays = self.predictor, self.predictor.config, self.layout, self.arrays
+        nodes, places = config.nodes, Nodes(layout)
+        arrays.agents, arrays.nodes, arrays.width = layout.n_agents, nodes, config.node_width
+        arrays.observed, arrays.hidden, arrays.latest = layout.obs_size, config.hidden, config.limit
+        arrays.forgets, arrays.decoded = int(config.memory == "none"), int(self.likeliest)
+        arrays.fading = math.exp(-1.0 / FADING)
+        source = torch.where(places.source < layout.obs_size, places.source, layout.obs_size - 1 - places.source)
+        self._share("source", tuple(source.shape), torch.int32, source)
+        first = MOVES + layout.n_enemies * layout.enemy_width
+        others = [first + k * layout.ally_width for k in range(layout.n_agents - 1)]
+        enemies = [MOVES + k * layout.enemy_width for k in range(layout.n_enemies)]
+        widths = [0] + [layout.ally_width] * len(others) + [layout.enemy_width] * len(enemies)
+        self._share("starts", (nodes,), torch.int32, torch.tensor([0, *others, *enemies]))
+        self._share("widths", (nodes,), torch.int32, torch.tensor(widths))
+        for name in ("normal", "deviation", "columns"):
+            self._share(name, (nodes, config.node_width), value=getattr(predictor, name))
+        slots = nodes * (config.node_width + FLAGS)
+        self._sees = predictor.sees.weight[:, :slots].T.contiguous()
+        times = (
+            predictor.waves_of(torch.arange(config.limit + 1, device=self.device)) @ predictor.sees.weight[:, slots:].T
+        )
+        self._share("times_table", tuple(times.shape), value=times + predictor.sees.bias)
+        for name, table in (("actions_table", predictor.last_action), ("numbers_table", predictor.number)):
+            self._share(name, tuple(table.weight.shape), value=table.weight)
+        # Of each node but the first the weights of its kind.
+        self._recalls = torch.stack([predictor.recalls_of(int(kind)).T for kind in predictor.types[1:]])
+        expects = predictor.expects
+        self._expects = expects.weight[config.slot :].T.contiguous(), expects.bias[config.slot :].contiguous()
+
+    @staticmethod
+    def size(layout: Layout) -> int:
+        """Numbers that an agent is told."""
+        return layout.obs_size + SIGNS * (layout.n_nodes - 1)
+
+    @torch.no_grad()
+    def step(self, obs: Tensor, visible: Tensor, last_actions: Tensor) -> Tensor:
+        """(count, agents, size) of the next step of every battle, to be read before the one after.
+
+        obs (count, agents, obs), visible uint8 (count, agents, N), last_actions int64 (count, agents).
+        """
+        predictor, config = self.predictor, self.predictor.config
+        self.obs.view_as(obs).copy_(obs)
+        self.visible.view_as(visible).copy_(visible)
+        self.last_actions.view_as(last_actions).copy_(last_actions)
+        self._look()
+        self.times += 1
+        inner = torch.addmm(self.inner, self.slots.flatten(1), self._sees).relu_()
+        self.hidden = predictor.remember(inner, self.hidden)
+        weights, bias = self._expects
+        expected = torch.addmm(bias, self.hidden, weights).view(len(inner), -1, config.slot).transpose(0, 1)
+        found = torch.baddbmm(expected, self.slots[:, 1:].transpose(0, 1), self._recalls).relu_()  # (N - 1, R, slot)
+        tells = predictor.tells
+        torch.addmm(tells.bias, found.flatten(0, 1), tells.weight.T, out=self.tells.view(-1, self.tells.shape[-1]))
+        if self.likeliest:
+            for node, kind in enumerate(predictor.types[1:]):  # all at once have logits of every code
+                self.rows[node] = predictor.decoded(found[node], kind)
+        self._complete()
+        return self.told.view(self.count, -1, self.told.shape[-1])
+
+    def forget(self, which) -> None:
+        """A battle, or those of a mask, begin anew."""
+        self.times[which] = 0
+        for memory in (self.slots, self.hidden):
+            memory.view(self.count, -1)[which] = 0
+
+    def get_state(self) -> dict[str, Tensor]:
+        """What is remembered, on the CPU."""
+        return {name: getattr(self, name).cpu() for name in KEPT}
+
+    def set_state(self, state: dict[str, Tensor]) -> None:
+        """Restore `get_state`."""
+        for name in KEPT:
+            getattr(self, name).copy_(state[name])

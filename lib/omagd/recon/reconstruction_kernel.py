@@ -1,0 +1,116 @@
+"""What `reconstruction.py` does beside products of matrices, as two Warp kernels: one thread is one agent of a battle.
+
+`look` takes in what is seen now and writes the input of the memory; `complete` writes what the agent is told.
+"""
+
+import warp as wp
+
+from lib.omagd.recon.predictor import FLAGS
+
+SIGNS = 4
+TELLS = 3  # before the row: living, how much of what was seen last still holds, log of the variance
+_FLAGS, _SIGNS, _TELLS = wp.constant(FLAGS), wp.constant(SIGNS), wp.constant(TELLS)
+OPTIONS = {"max_unroll": 1, "enable_backward": False}
+
+
+@wp.struct
+class Arrays:
+    """R agents of all battles, N nodes of F numbers, H numbers of the memory; `told` has O + 4 (N - 1)."""
+
+    agents: int
+    nodes: int
+    width: int
+    observed: int
+    hidden: int
+    latest: int  # row of the last step of `times_table`
+    forgets: int  # 1: nothing is kept from step to step
+    decoded: int  # 1: `rows` are what is guessed
+    fading: float
+    obs: wp.array2d(dtype=wp.float32)  # [R, O]
+    visible: wp.array2d(dtype=wp.uint8)  # [R, N]
+    last_actions: wp.array(dtype=wp.int64)  # [R]
+    times: wp.array(dtype=wp.int32)  # [battles]
+    source: wp.array2d(dtype=wp.int32)  # [N, F]: place in the observation; -1: 0, -2: 1
+    starts: wp.array(dtype=wp.int32)  # [N]: first number of a node's block in the observation
+    widths: wp.array(dtype=wp.int32)  # [N]: how many it has
+    slots: wp.array3d(dtype=wp.float32)  # [R, N, F + FLAGS]: rows as seen last, with flags
+    times_table: wp.array2d(dtype=wp.float32)  # [steps, H]
+    actions_table: wp.array2d(dtype=wp.float32)  # [C + 1, H]
+    numbers_table: wp.array2d(dtype=wp.float32)  # [A, H]
+    inner: wp.array2d(dtype=wp.float32)  # [R, H]
+    normal: wp.array2d(dtype=wp.float32)  # [N, F]
+    deviation: wp.array2d(dtype=wp.float32)  # [N, F]
+    columns: wp.array2d(dtype=wp.float32)  # [N, F]
+    tells: wp.array3d(dtype=wp.float32)  # [N - 1, R, TELLS + F]
+    rows: wp.array3d(dtype=wp.float32)  # [N - 1, R, F]
+    told: wp.array2d(dtype=wp.float32)  # [R, O + 4 (N - 1)]
+
+
+@wp.kernel(module_options=OPTIONS, module="unique")
+def look(a: Arrays):
+    row = wp.tid()
+    battle, agent, width = row / a.agents, row % a.agents, a.width
+    for node in range(a.nodes):
+        if a.visible[row, node] != wp.uint8(0):
+            for column in range(width):
+                at = a.source[node, column]
+                value = 0.0
+                if at >= 0:
+                    value = a.obs[row, at]
+                elif at == -2:
+                    value = 1.0
+                a.slots[row, node, column] = value
+            a.slots[row, node, width] = 1.0
+            a.slots[row, node, width + 2] = 1.0
+            a.slots[row, node, width + 3] = 1.0
+        else:
+            a.slots[row, node, width] = 0.0
+            a.slots[row, node, width + 3] = a.slots[row, node, width + 3] * a.fading
+            if a.forgets != 0:
+                for column in range(width + _FLAGS):
+                    a.slots[row, node, column] = 0.0
+    time, action = wp.min(a.times[battle], a.latest), int(a.last_actions[row])
+    for k in range(a.hidden):
+        a.inner[row, k] = a.times_table[time, k] + a.actions_table[action, k] + a.numbers_table[agent, k]
+
+
+@wp.func
+def chance(value: float):
+    return 1.0 / (1.0 + wp.exp(-value))
+
+
+@wp.kernel(module_options=OPTIONS, module="unique")
+def complete(a: Arrays):
+    row = wp.tid()
+    width, observed = a.width, a.observed
+    if a.visible[row, 0] == wp.uint8(0):  # dead
+        for column in range(observed + _SIGNS * (a.nodes - 1)):
+            a.told[row, column] = 0.0
+        return
+    for column in range(observed):
+        a.told[row, column] = a.obs[row, column]
+    for other in range(a.nodes - 1):
+        node, signs = other + 1, observed + _SIGNS * other
+        if a.visible[row, node] != wp.uint8(0):
+            a.told[row, signs] = 1.0
+            a.told[row, signs + 1] = 0.0
+            a.told[row, signs + 2] = 1.0
+            a.told[row, signs + 3] = 0.0
+            continue
+        lives = chance(a.tells[other, row, 0])
+        keeps = chance(a.tells[other, row, 1]) * a.slots[row, node, width + 2]
+        start = a.starts[node]
+        # The first number, visible or attackable, is 0 as it is.
+        for column in range(1, a.widths[node]):
+            if a.decoded != 0:
+                if lives > 0.5:
+                    a.told[row, start + column] = a.rows[other, row, column]
+            else:
+                base = a.normal[node, column]
+                base = base + keeps * (a.slots[row, node, column] - base)
+                value = base + a.deviation[node, column] * a.tells[other, row, _TELLS + column]
+                a.told[row, start + column] = value * a.columns[node, column] * lives
+        a.told[row, signs] = lives
+        a.told[row, signs + 1] = wp.exp(0.5 * a.tells[other, row, 2])
+        a.told[row, signs + 2] = a.slots[row, node, width + 3]
+        a.told[row, signs + 3] = 1.0
