@@ -5,6 +5,7 @@ and leave with the same exit code. A rank that waits inside a collective is ende
 """
 
 import atexit
+import contextlib
 import errno
 import json
 import os
@@ -23,9 +24,11 @@ from lib.errors import UserError
 
 USER_ERROR, BUG, INTERRUPTED = 2, 1, 130
 _FIRST, _COUNT, _READ = "failure/first", "failure/count", "failure/read"
-_HEAD_START_S = 1.0
+_HEAD_START_S = 2.0
 _WATCH_EVERY_S = 1.0
 _GRACE_S = 4.0
+# How far apart ranks may meet the same error and still say it once: on a busy machine they start seconds apart.
+_APART_S = 20.0
 
 _PEER_LOST = re.compile(
     r"Connection closed by peer|Connection reset by peer|Broken pipe|remote process exited|Socket closed"
@@ -129,26 +132,33 @@ def report(failure: Failure) -> int:
     """
     rank = _number("RANK", 0)
     store = _store_or_none()
-    if store is None:
-        _print(failure, rank)
-        return failure.code
-    try:
-        if rank != 0 or failure.echo:
-            _wait_for_first(store, _HEAD_START_S)
-        if store.add(_COUNT, 1) > 1 and _wait_for_first(store, 10 * _HEAD_START_S):
-            first = json.loads(store.get(_FIRST))
-            store.add(_READ, 1)
-            if not failure.echo and _last_line(first["text"]) != _last_line(failure.text):
-                print(f"rank {rank} failed too: {_last_line(failure.text)}", file=sys.stderr, flush=True)
-            _tell_launcher(f"ended after rank {first['rank']} failed", int(time.time()) + 1)
-            return first["code"]
-        _print(failure, rank)
-        store.set(_FIRST, json.dumps({"text": failure.text, "code": failure.code, "rank": rank}))
-        _let_others_read(store, rank)
-    except (RuntimeError, dist.DistError):
-        # The store went away with the launcher: better said twice than not at all.
-        _print(failure, rank)
+    first = None
+    if store is not None:
+        # Where the store has gone with the launcher: better said twice than not at all.
+        with contextlib.suppress(RuntimeError, dist.DistError):
+            first = _said_before(store, failure, rank)
+    if first is not None:
+        if not failure.echo and _last_line(first["text"]) != _last_line(failure.text):
+            print(f"rank {rank} failed too: {_last_line(failure.text)}", file=sys.stderr, flush=True)
+        _tell_launcher(f"ended after rank {first['rank']} failed", int(time.time()) + 1)
+        return first["code"]
+    _print(failure, rank)
+    if store is not None:
+        with contextlib.suppress(RuntimeError, dist.DistError):
+            store.set(_FIRST, json.dumps({"text": failure.text, "code": failure.code, "rank": rank}))
+            _let_others_read(store, rank)
     return failure.code
+
+
+def _said_before(store: dist.Store, failure: Failure, rank: int) -> dict | None:
+    """What another rank has said of its failure; None when this rank is the one to speak."""
+    if rank != 0 or failure.echo:
+        _wait_for_first(store, _HEAD_START_S)
+    if store.add(_COUNT, 1) == 1 or not _wait_for_first(store, 5 * _HEAD_START_S):
+        return None
+    first = json.loads(store.get(_FIRST))
+    store.add(_READ, 1)
+    return first
 
 
 def _print(failure: Failure, rank: int) -> None:
@@ -184,7 +194,7 @@ def _let_others_read(store: dist.Store, rank: int) -> None:
     """Without torchelastic the store lives in rank 0 and dies with it."""
     if rank != 0 or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == str(True):
         return
-    end = time.monotonic() + 3 * _HEAD_START_S
+    end = time.monotonic() + _APART_S
     while store.add(_READ, 0) < _world() - 1 and time.monotonic() < end:
         time.sleep(0.05)
 
@@ -208,7 +218,7 @@ def _world() -> int:
     return _number("WORLD_SIZE", 1)
 
 
-def _store_or_none(timeout_s: float = 5.0) -> dist.Store | None:
+def _store_or_none(timeout_s: float = _APART_S) -> dist.Store | None:
     if _world() < 2 or not os.environ.get("MASTER_ADDR") or not os.environ.get("MASTER_PORT"):
         return None
     try:
@@ -246,4 +256,6 @@ class Watch:
             except (RuntimeError, dist.DistError):
                 return
             if not self._stop.wait(_GRACE_S):
+                with contextlib.suppress(RuntimeError, dist.DistError):
+                    self._store.add(_READ, 1)
                 os._exit(code)

@@ -249,17 +249,23 @@ def run(
 
 def end() -> bool:
     """Destroys the process group of a run that ended well; True when there was one."""
-    global _watch
-    if _watch is not None:
-        _watch.stop()
-        _watch = None
+    _end_watch()
     grouped = dist.is_available() and dist.is_initialized()
     if grouped:
         dist.destroy_process_group()
     return grouped
 
 
+def _end_watch() -> None:
+    global _watch
+    if _watch is not None:
+        _watch.stop()
+        _watch = None
+
+
 def _leave(failure: Failure) -> NoReturn:
+    # A store that goes away while the watch asks it makes torch print a warning.
+    _end_watch()
     if threading.current_thread() is threading.main_thread():
         # The launcher ends all ranks as soon as one has left; this one is leaving already, with its own exit code.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -6,7 +6,18 @@ import signal
 import time
 
 import pytest
-from launching import ACCELERATE, CONFIGS, PROBES, PYTHON, begin, environment, finish, launch, wait_until_gone
+from launching import (
+    ACCELERATE,
+    CONFIGS,
+    PROBES,
+    PYTHON,
+    begin,
+    environment,
+    finish,
+    free_port,
+    launch,
+    wait_until_gone,
+)
 
 ENDING = PROBES / "ending.py"
 TWO_RANKS = [*ACCELERATE, "--config_file", CONFIGS / "cpu_2.yaml", ENDING]
@@ -49,6 +60,18 @@ def test_the_same_mistake_on_all_ranks_is_told_once(environ):
     summary = ended.stderr.split("FAILED", 1)[1]
     assert re.findall(r"exitcode\s*: (-?\d+)", summary) == ["2", "2"]
     assert "error: found nothing in the folder; expected structures" in root_cause(ended.stderr)
+
+
+def test_a_rank_that_comes_late_to_the_same_mistake_says_nothing(environ):
+    """Without a launcher above them: the store through which they agree lives in rank 0."""
+    world = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    ranks = [
+        begin([*PYTHON, ENDING, "--ending", "late"], environ | world | {"RANK": rank, "LOCAL_RANK": rank})
+        for rank in "01"
+    ]
+    ended = [finish(rank) for rank in ranks]
+    assert [rank.code for rank in ended] == [2, 2]
+    assert [rank.stderr for rank in ended] == ["error: found nothing in the folder; expected structures\n", ""]
 
 
 def test_the_relauncher_passes_the_exit_code_on(environ):

@@ -38,6 +38,6 @@ def test_a_run_that_is_there_is_not_touched(stage, alone):
 def test_two_processes_say_it_once(stage):
     row = stage.case.bad_inputs[0]
     ended = stage.pair(None, row.flags).finish()
-    assert ended.code == 2
-    (line,) = ended.stderr.splitlines()
-    assert line.startswith("error: ") and all(word in line for word in row.words)
+    assert ended.code == 2, ended.stderr
+    assert ended.stderr.startswith("error: ") and ended.stderr.count("\n") == 1, ended.stderr
+    assert all(word in ended.stderr for word in row.words), ended.stderr

@@ -14,12 +14,15 @@ from lib.launch import run, start
 
 @dataclass
 class Config(RunArgs):
-    ending: str = option("normal", "normal, user, bug, kill, hang, sleep, early")
+    ending: str = option("normal", "normal, user, late, bug, kill, hang, sleep, early")
     who: int = option(-1, "rank, -1 = all")
+    late_s: float = option(7.0, "how much later rank 1 meets what rank 0 met, with --ending late")
 
 
 def act(config: Config) -> None:
-    if config.ending in ("user", "early"):
+    if config.ending == "late" and os.environ["RANK"] == "1":
+        time.sleep(config.late_s)
+    if config.ending in ("user", "early", "late"):
         raise UserError("found nothing in the folder;\nexpected structures")
     if config.ending == "bug":
         raise KeyError("a real bug")
