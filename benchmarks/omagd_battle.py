@@ -98,7 +98,7 @@ def peer_environment(folder: Path, name: str):
     missing = [package for package in NEEDED if importlib.util.find_spec(package) is None]
     if missing:
         raise SystemExit(f"SMAClite needs {', '.join(missing)}: pip install gymnasium rtree scikit-learn")
-    if importlib.util.find_spec("pygame") is None:
+    if "pygame" not in sys.modules and importlib.util.find_spec("pygame") is None:
         sys.modules["pygame"] = types.ModuleType("pygame")  # for its pictures, which are not drawn here
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
