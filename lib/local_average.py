@@ -3,13 +3,14 @@
 For a model of a megabyte the all-reduce of gloo takes longer than the update itself (1 to 3 ms between two processes on
 one CPU, whatever the size). Here every rank copies its gradients into its own part of a file in memory, and when all
 have done so, adds the parts up in the order of the ranks: all get the same bits. Between the two a rank may do other
-work, so that nobody waits for a neighbour that is a little late:
+work, so that nobody waits for a neighbour that is a little late. A few numbers go with them: what the loss is a sum
+over, and whatever else the ranks have to agree on, which then costs no collective of its own:
 
     with averaging.local():
-        acc.backward(model(batch))
-    averaging.post()
-    ...                           what needs no gradients
-    averaging.take()              now the gradients are the mean over the ranks
+        acc.backward(sum_of_losses)
+    averaging.post(rows, episodes, stop)
+    ...                                   what needs no gradients
+    rows, episodes, stop = averaging.take()   sums of all ranks; the gradients are of the mean over all their rows
 
 Each rank has two slots in turn. A rank that writes the slot of turn t + 2 has seen that all had written turn t + 1, so
 all had read turn t. A number is written after the slot it speaks of, which a reader sees in this order on x86 alone
@@ -26,12 +27,14 @@ import time
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 from accelerate import Accelerator
 from torch.nn.parallel import DistributedDataParallel
 
 from lib.distributed import any_rank, broadcast_value
 
 _LINE = 16  # int64 numbers between two counters: they lie on cache lines of their own
+NUMBERS = 8  # at most, that go with the gradients
 _SPINS = 5_000  # looks before the first pause: some ten milliseconds
 _PAUSE_S = 0.0002
 _CHECK_S = 0.5  # between looks whether the others are alive
@@ -46,7 +49,9 @@ class Averaging:
     """
 
     def __init__(self, acc: Accelerator, model: torch.nn.Module, timeout_s: float):
-        self.model = model
+        self.model, self.ranks, self.device = model, acc.num_processes, acc.device
+        self.exact = torch.float32 if acc.device.type == "mps" else torch.float64  # which has no other
+        self.told: torch.Tensor | None = None
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.average = _shared_memory(acc, model, self.parameters, timeout_s)
         self.shared = self.average is not None
@@ -55,18 +60,35 @@ class Averaging:
         """Around forward and backward: with shared memory each rank keeps its own gradients."""
         return self.model.no_sync() if self.shared else contextlib.nullcontext()
 
-    def post(self) -> None:
-        """Show this rank's gradients to the others; nobody waits. Every parameter must have one."""
-        if self.shared:
-            self.average.post(torch.cat([parameter.grad.flatten() for parameter in self.parameters]))
+    def post(self, rows: float | torch.Tensor, *more: float | torch.Tensor) -> None:
+        """Show this rank's gradients, of a loss that is a sum over `rows`, and up to 7 numbers; nobody waits.
 
-    def take(self) -> None:
-        """Wait for the others' and make every gradient the mean over the ranks."""
-        if not self.shared:
-            return
-        mean = self.average.take().split([parameter.numel() for parameter in self.parameters])
-        for parameter, part in zip(self.parameters, mean):
-            parameter.grad = part.view_as(parameter)
+        Every parameter must have a gradient.
+        """
+        numbers = [torch.as_tensor(value, dtype=self.exact, device=self.device) for value in (rows, *more)]
+        self.told = torch.stack(numbers)
+        if self.shared:
+            self.average.post(torch.cat([parameter.grad.flatten() for parameter in self.parameters]), self.told)
+
+    def take(self) -> torch.Tensor:
+        """Wait for the others: what was posted, summed over the ranks, on the device of the model.
+
+        Every gradient is then that of the mean over the rows of all ranks; zeros where there are none.
+        """
+        if self.shared:
+            total, told = self.average.take()
+            mean = total.div_(told[0].clamp_min(1.0).float())
+            parts = mean.split([parameter.numel() for parameter in self.parameters])
+            for parameter, part in zip(self.parameters, parts):
+                parameter.grad = part.view_as(parameter)
+            return told
+        if self.ranks > 1:
+            dist.all_reduce(self.told)
+        # What is there is the mean over the ranks of their sums.
+        factor = (self.ranks / self.told[0].clamp_min(1.0)).float()
+        for parameter in self.parameters:
+            parameter.grad.mul_(factor)
+        return self.told
 
 
 def _shared_memory(acc: Accelerator, model: torch.nn.Module, parameters: list, timeout_s: float):
@@ -74,7 +96,7 @@ def _shared_memory(acc: Accelerator, model: torch.nn.Module, parameters: list, t
     if not isinstance(model, DistributedDataParallel) or not _possible(acc, model):
         return None
     count = sum(parameter.numel() for parameter in parameters)
-    size = 8 * _head(acc.num_processes) + 4 * 2 * acc.num_processes * count
+    size = file_size(acc.num_processes, count)
     name = broadcast_value(acc, _new_file(size) if acc.is_main_process else None)
     if name is None:
         return None
@@ -100,29 +122,31 @@ class LocalAverage:
 
     def __init__(self, path: Path, rank: int, ranks: int, count: int, timeout_s: float):
         self.rank, self.ranks, self.timeout_s = rank, ranks, timeout_s
-        self.turn = self.length = 0
+        self.turn = self.length = self.count = 0
         head = _head(self.ranks)
         whole = torch.from_file(str(path), shared=True, size=path.stat().st_size, dtype=torch.uint8)
-        numbers = whole[: 8 * head].view(torch.int64).view(2, self.ranks, _LINE).numpy()
-        self.turns, self.processes = numbers[0, :, 0], numbers[1, :, 0]
+        counters = whole[: 8 * head].view(torch.int64).view(4, self.ranks, _LINE)
+        self.turns, self.processes = (row[:, 0].numpy() for row in counters[:2])
+        self.numbers = counters[2:].view(torch.float64)[..., :NUMBERS]
         self.slots = whole[8 * head :].view(torch.float32).view(2, self.ranks, count)
         self.processes[self.rank] = os.getpid()
 
-    def post(self, vector: torch.Tensor) -> None:
-        """Show this rank's vector to the others; every rank posts the same length, then takes."""
+    def post(self, vector: torch.Tensor, numbers: torch.Tensor) -> None:
+        """Show this rank's vector and up to NUMBERS float64 to the others; all post the same lengths, then take."""
         self.turn += 1
-        self.length = vector.numel()
+        self.length, self.count = vector.numel(), numbers.numel()
         self.slots[self.turn % 2, self.rank, : self.length].copy_(vector)
+        self.numbers[self.turn % 2, self.rank, : self.count].copy_(numbers)
         self.turns[self.rank] = self.turn
 
-    def take(self) -> torch.Tensor:
-        """The mean of what the ranks posted last, as a new vector."""
+    def take(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """The sums of what the ranks posted last, as new tensors."""
         self._wait()
         slots = self.slots[self.turn % 2, :, : self.length]
-        mean = slots[0] + slots[1]
+        total = slots[0] + slots[1]
         for other in range(2, self.ranks):
-            mean += slots[other]
-        return mean.div_(self.ranks)
+            total += slots[other]
+        return total, self.numbers[self.turn % 2, :, : self.count].sum(0)
 
     def _wait(self) -> None:
         """Return when all ranks have written this turn."""
@@ -149,8 +173,13 @@ class LocalAverage:
 
 
 def _head(ranks: int) -> int:
-    """Counters, then process ids, as int64 numbers."""
-    return 2 * ranks * _LINE
+    """Counters, process ids and two turns of what goes with the vectors, as numbers of 8 bytes."""
+    return 4 * ranks * _LINE
+
+
+def file_size(ranks: int, count: int) -> int:
+    """Bytes of the file for vectors of up to `count` numbers."""
+    return 8 * _head(ranks) + 4 * 2 * ranks * count
 
 
 def _new_file(size: int) -> str | None:

@@ -34,7 +34,16 @@ class RecentUpdates:
             return self.ranks.any(requested)
         finite = torch.stack([mask.all() & torch.isfinite(norm) for _, _, mask, norm in self.window]).cpu()
         seen = self.ranks.sums({"bad": float((~finite).sum()), "stop": float(requested)})
-        if seen["bad"]:
+        self.judge(seen["bad"] > 0, name_of, saved_step)
+        return bool(seen["stop"])
+
+    def judge(self, bad: bool, name_of: Callable[[int], str], saved_step: int) -> None:
+        """`look` where the processes know already whether any of them has had numbers that are not finite.
+
+        The norms count all the same: they are of the gradient of all. Collective where something is not finite.
+        """
+        norms = [norm for *_, norm in self.window]
+        if bad or (norms and not bool(torch.isfinite(torch.stack(norms)).all())):
             rows = [(step, name_of(n)) for step, numbers, mask, _ in self.window for n in numbers[~mask].tolist()]
             rows = self.ranks.gather(rows)
             first = min((step for step, _ in rows), default=self.window[0][0])
@@ -45,4 +54,3 @@ class RecentUpdates:
                 f"{more}: nothing after step {max(saved_step, 0)} was saved; {self.remedy}"
             )
         self.window.clear()
-        return bool(seen["stop"])

@@ -49,7 +49,7 @@ from lib.omagd.evaluation import SCRIPTED, Tally, Trials
 from lib.omagd.foreign.choose import EMBEDDED
 from lib.omagd.former import settle_former
 from lib.omagd.learning.collector import Collector
-from lib.omagd.learning.qmix import STATISTICS, Learner, Targets
+from lib.omagd.learning.qmix import STATISTICS, Episodes, Learner, Targets
 from lib.omagd.learning.replay import EpisodeReplay
 from lib.omagd.options import AGENTS, ALIASES, ALL, OmagdOptions, check_buffers, check_options, stages_of
 from lib.omagd.players import NetworkPlayer, ScriptedPlayer, greedy
@@ -103,6 +103,9 @@ class Session:
     progress: Progress = None
     log: RunLog | None = None
     saved_step: int = -1
+    drawn: Episodes | None = None  # the batch of the next update, where it is drawn ahead
+    told: torch.Tensor | None = None  # by all processes with the last gradients, until it is looked at
+    bad: torch.Tensor | None = None  # whether a loss of this process was not finite
 
     @property
     def bare(self) -> Learner:
@@ -255,7 +258,7 @@ def prepare(acc: Accelerator, run: RunDirectory, config: OmagdOptions, made_befo
         acc, run, config, Plan(config, battles.map, acc.num_processes), ranks, StopSignals(), learner, optimiser, rate,
         Targets(acc.unwrap_model(learner)), averaging, Collector(battles, replay, eyes.of(battles)),
         RecentUpdates(ranks, "lower --lr"), torch.zeros(len(STATISTICS), device=acc.device), eyes,
-        progress=Progress(),
+        progress=Progress(), bad=torch.zeros((), dtype=torch.bool, device=acc.device),
     )  # fmt: skip
 
 
@@ -311,40 +314,67 @@ def play(session: Session) -> None:
 
 
 def update(session: Session) -> None:
-    """One optimiser step along the mean loss over the steps of all processes' episodes."""
-    acc, config, progress = session.acc, session.config, session.progress
-    batch = session.collector.replay.sample(config.per_device_batch_size, config.seed, progress.step)
-    steps = acc.reduce(torch.tensor(float(len(batch.rewards)), device=acc.device), reduction="sum")
+    """One optimiser step along the mean loss over the steps of all processes' episodes.
+
+    What is due until the next update is played between the backward pass and the step, with the weights of before, and
+    its batch is drawn: nobody waits then for one that is a little late, and one process does the same as many.
+    """
+    acc, config, progress, plan = session.acc, session.config, session.progress, session.plan
+    batch = session.drawn or draw(session)
     with session.averaging.local():
         loss, sums = session.learner(batch, session.targets)
-        # The gradients are averaged over the processes: times their number, over the global count, is the global mean.
-        acc.backward(loss * (acc.num_processes / steps))
-    session.averaging.post()
-    session.averaging.take()
+        acc.backward(loss)
+    finite = torch.isfinite(loss).view(1)
+    session.bad = session.bad | ~finite[0]
+    session.averaging.post(len(batch.rewards), session.bad, *own_news(session))
+    progress.step += 1
+    played = 0
+    while played < LOOK_PLAYS and not plan.due(progress) and not plan.spent(progress):
+        play(session)
+        played += 1
+    session.drawn = draw(session) if plan.due(progress) and not plan.spent(progress) else None
+    session.told = session.averaging.take()
     norm = acc.clip_grad_norm_(session.learner.parameters(), config.max_grad_norm or math.inf)
     session.optimiser.step()
     session.optimiser.zero_grad()
-    progress.step += 1
     session.sums += sums
-    finite = torch.isfinite(loss).view(1)
     session.recent.add(progress.step, torch.tensor([progress.step], device=acc.device), finite, norm)
+
+
+def draw(session: Session) -> Episodes:
+    """The batch of the next update."""
+    return session.collector.replay.sample(
+        session.config.per_device_batch_size, session.config.seed, session.progress.step
+    )
+
+
+def own_news(session: Session) -> tuple[float, float, float]:
+    """What this process adds to what all know: episodes, whether a signal came, and, from the main one, seconds."""
+    seconds = session.log.wall_s() if session.acc.is_main_process else 0.0
+    return float(session.collector.replay.added), float(session.signals.requested), seconds
 
 
 def look(session: Session) -> bool:
     """Agree on episodes, time and signals, copy the targets when they are due; end at numbers that are not finite.
 
-    Whether a signal came to any process.
+    Whether a signal came to any process. What has been told with the gradients is not asked again; targets follow it
+    alone, for a resumed run looks at other times.
     """
-    progress, log = session.progress, session.log
-    mine = {"episodes": float(session.collector.replay.added)}
-    mine["seconds"] = log.wall_s() if session.acc.is_main_process else 0.0
-    seen = global_sums(session.acc, mine)
-    progress.episodes = progress.former_episodes + int(seen["episodes"])
-    progress.share = seen["seconds"] / session.plan.max_wall_s
-    if progress.episodes - progress.copied >= session.config.target_update_interval:
+    progress, told = session.progress, session.told
+    if told is None:
+        names = ("episodes", "stop", "seconds")
+        seen = global_sums(session.acc, dict(zip(names, own_news(session), strict=True)))
+        bad, episodes, stop, seconds = 0.0, *(seen[name] for name in names)
+    else:
+        _, bad, episodes, stop, seconds = told.tolist()
+        session.told = None
+    progress.episodes = progress.former_episodes + int(episodes)
+    progress.share = seconds / session.plan.max_wall_s
+    if told is not None and progress.episodes - progress.copied >= session.config.target_update_interval:
         session.targets.follow(session.bare)
         progress.copied = progress.episodes
-    return session.recent.look(session.signals.requested, lambda step: f"batch-{step:06d}", session.saved_step)
+    session.recent.judge(bad > 0, lambda step: f"batch-{step:06d}", session.saved_step)
+    return stop > 0
 
 
 def report(session: Session) -> None:

@@ -203,16 +203,13 @@ def update(session: Session) -> bool:
     batch, seats = session.drawn or games.draw()
     seed = derive(config.seed, "gumbel", progress.step, acc.process_index)
     targets = session.targets(batch, seed)
-    rows = float(batch.actions.numel() * acc.num_processes)
-    if config.episode_length < 200:  # transitions whose future was cut off do not count
-        rows = acc.reduce(batch.weight.sum() * batch.actions.shape[1], reduction="sum").clamp_min(1.0)
     for group, rate in zip(session.optimiser.param_groups, session.rates, strict=True):
         group["lr"] = rate * games.rate_factor()
     with session.averaging.local():
         loss, sums, finite = session.learner(batch.features, batch.actions, targets, batch.weight, seed)
-        # The gradients are averaged over the processes: times their number, over the global count, is the global mean.
-        acc.backward(loss * (acc.num_processes / rows))
-    session.averaging.post()
+        acc.backward(loss)
+    # Transitions whose future was cut off do not count.
+    session.averaging.post(batch.weight.sum() * batch.actions.shape[1])
     progress.step += 1
     progress.credit -= 1.0
     noticed = False

@@ -16,17 +16,23 @@ from lib.local_average import Averaging
 UPDATES = 200
 
 
+def rows_of(rank: int, update: int) -> int:
+    return 3 + (rank + update) % 4
+
+
 def gradient(model, rank: int, update: int, averaging: Averaging | None = None) -> torch.Tensor:
-    """The flat gradient of one backward pass on data of this rank and update, with `averaging` that of all ranks."""
+    """The flat gradient of a sum over data of this rank and update; with `averaging` of the mean over all ranks'."""
     generator = torch.Generator().manual_seed(1000 * rank + update)
     model.zero_grad()
     with averaging.local() if averaging else contextlib.nullcontext():
-        model(torch.randn(8, 7, generator=generator)).square().mean().backward()
+        model(torch.randn(rows_of(rank, update), 7, generator=generator)).square().sum().backward()
     if averaging:
-        averaging.post()
+        averaging.post(rows_of(rank, update), 10.0**rank)
         if update % 50 == 25 + rank:
             time.sleep(0.1)
-        averaging.take()
+        rows, told = averaging.take().tolist()
+        assert rows == sum(rows_of(other, update) for other in range(averaging.ranks))
+        assert told == sum(10.0**other for other in range(averaging.ranks))
     return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
 
 
@@ -48,7 +54,8 @@ def main(config: Config) -> None:
             time.sleep(0.1)  # one is late, now this one and now that
         mean = gradient(model, rank, update, averaging)
         found.append(mean)
-        single = torch.stack([gradient(bare, other, update) for other in range(ranks)]).mean(0)
+        single = torch.stack([gradient(bare, other, update) for other in range(ranks)]).sum(0)
+        single /= sum(rows_of(other, update) for other in range(ranks))
         worst = max(worst, float((mean - single).abs().max()))
     facts = {"rank": rank, "shared": averaging.shared, "worst": worst, "same": state_hash({"g": torch.stack(found)})}
     if config.end == "silent" and rank == 0:

@@ -19,7 +19,7 @@ COUNT = 1000
 def place(tmp_path) -> Path:
     def zeros(ranks: int) -> Path:
         path = tmp_path / "shared"
-        path.write_bytes(bytes(8 * local_average._head(ranks) + 4 * 2 * ranks * COUNT))
+        path.write_bytes(bytes(local_average.file_size(ranks, COUNT)))
         return path
 
     return zeros
@@ -28,17 +28,17 @@ def place(tmp_path) -> Path:
 def test_three_ranks_get_the_same_bits_turn_after_turn(place):
     path, turns = place(3), 300
     vectors = torch.randn(3, turns, COUNT, generator=torch.Generator().manual_seed(1))
-    expected = (vectors[0] + vectors[1] + vectors[2]) / 3
-    found = vectors.clone()
+    expected = vectors[0] + vectors[1] + vectors[2]
+    found, numbers = vectors.clone(), torch.zeros(3, turns, 2, dtype=torch.float64)
 
     def run(rank: int) -> None:
         average = LocalAverage(path, rank, 3, COUNT, 30.0)
         for turn in range(turns):
             length = COUNT - turn % 7
-            average.post(found[rank, turn, :length])
+            average.post(found[rank, turn, :length], torch.tensor([0.1 * rank, turn], dtype=torch.float64))
             if turn % 40 == rank:
                 time.sleep(0.01)  # work that is done before the others are waited for
-            found[rank, turn, :length] = average.take()
+            found[rank, turn, :length], numbers[rank, turn] = average.take()
             if turn % 40 == 20 + rank:
                 time.sleep(0.01)
 
@@ -50,6 +50,8 @@ def test_three_ranks_get_the_same_bits_turn_after_turn(place):
     for turn in range(turns):
         length = COUNT - turn % 7
         assert all(torch.equal(found[rank, turn, :length], expected[turn, :length]) for rank in range(3)), turn
+        told = torch.tensor([0.0 + 0.1 + 0.2, 3 * turn], dtype=torch.float64)
+        assert all(torch.equal(numbers[rank, turn], told) for rank in range(3)), turn
 
 
 def test_a_neighbour_that_is_gone(place, monkeypatch):
@@ -60,7 +62,7 @@ def test_a_neighbour_that_is_gone(place, monkeypatch):
     LocalAverage(path, 1, 2, COUNT, 30.0).processes[1] = ended.pid
     started = time.monotonic()
     average = LocalAverage(path, 0, 2, COUNT, 30.0)
-    average.post(torch.zeros(COUNT))
+    average.post(torch.zeros(COUNT), torch.zeros(1, dtype=torch.float64))
     with pytest.raises(RuntimeError, match="Connection closed by peer: rank 1 is gone"):
         average.take()
     assert time.monotonic() - started < 5
