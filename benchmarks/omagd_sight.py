@@ -42,9 +42,9 @@ def gaps_of(runs: list[dict]) -> dict[str, dict]:
     return found
 
 
-def former(settings: dict) -> list[dict]:
-    """Runs of the result file that were made with these settings, by the same code."""
-    path = RESULTS / "omagd_sight.json"
+def former(name: str, settings: dict) -> list[dict]:
+    """Runs of a result file that were made with these settings, by the same code."""
+    path = RESULTS / f"{name}.json"
     if not path.is_file():
         return []
     record = json.loads(path.read_text())
@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("--t_max", type=int, default=1_000_000, help="steps of all battles in a run")
     args = parser.parse_args()
     settings = {"flags": PLAIN, "t_max": args.t_max, "processes": 2}
-    runs = former(settings)
+    runs = former("omagd_sight", settings)
     made = {(run["map"], run["sight"], run["arm"], run["seed"]) for run in runs}
     wanted = [
         (name, float(sight), arm, seed)

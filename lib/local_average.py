@@ -6,8 +6,7 @@ have done so, adds the parts up in the order of the ranks: all get the same bits
 work, so that nobody waits for a neighbour that is a little late. A few numbers go with them: what the loss is a sum
 over, and whatever else the ranks have to agree on, which then costs no collective of its own:
 
-    with averaging.local():
-        acc.backward(sum_of_losses)
+    acc.backward(averaging.model(batch))      # a sum over its rows
     averaging.post(rows, episodes, stop)
     ...                                   what needs no gradients
     rows, episodes, stop = averaging.take()   sums of all ranks; the gradients are of the mean over all their rows
@@ -43,22 +42,20 @@ _CHECK_S = 0.5  # between looks whether the others are alive
 class Averaging:
     """How the gradients of a prepared model become those of all ranks; see the module. Making one is collective.
 
-    `shared`: through memory, which is possible with 2 or more processes on the CPU of one x86 machine with Linux and
-    float32 parameters. A rank that waits longer than `timeout_s` for another, or whose neighbour is gone, raises
-    RuntimeError in `take`, in the words of an all-reduce (lib.failure knows them).
+    `model` is what to call: the prepared one, or with shared memory the one inside it, whose gradients stay this rank's
+    own until `take`. `shared`: through memory, which is possible with 2 or more processes on the CPU of one x86 machine
+    with Linux and float32 parameters. A rank that waits longer than `timeout_s` for another, or whose neighbour has
+    gone, raises RuntimeError in `take`, in the words of an all-reduce (lib.failure knows them).
     """
 
     def __init__(self, acc: Accelerator, model: torch.nn.Module, timeout_s: float):
-        self.model, self.ranks, self.device = model, acc.num_processes, acc.device
+        self.ranks, self.device = acc.num_processes, acc.device
         self.exact = torch.float32 if acc.device.type == "mps" else torch.float64  # which has no other
         self.told: torch.Tensor | None = None
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.average = _shared_memory(acc, model, self.parameters, timeout_s)
         self.shared = self.average is not None
-
-    def local(self) -> contextlib.AbstractContextManager:
-        """Around forward and backward: with shared memory each rank keeps its own gradients."""
-        return self.model.no_sync() if self.shared else contextlib.nullcontext()
+        self.model = acc.unwrap_model(model) if self.shared else model
 
     def post(self, rows: float | torch.Tensor, *more: float | torch.Tensor) -> None:
         """Show this rank's gradients, of a loss that is a sum over `rows`, and up to 7 numbers; nobody waits.
@@ -68,7 +65,7 @@ class Averaging:
         numbers = [torch.as_tensor(value, dtype=self.exact, device=self.device) for value in (rows, *more)]
         self.told = torch.stack(numbers)
         if self.shared:
-            self.average.post(torch.cat([parameter.grad.flatten() for parameter in self.parameters]), self.told)
+            self.average.post([parameter.grad.flatten() for parameter in self.parameters], self.told)
 
     def take(self) -> torch.Tensor:
         """Wait for the others: what was posted, summed over the ranks, on the device of the model.
@@ -131,11 +128,11 @@ class LocalAverage:
         self.slots = whole[8 * head :].view(torch.float32).view(2, self.ranks, count)
         self.processes[self.rank] = os.getpid()
 
-    def post(self, vector: torch.Tensor, numbers: torch.Tensor) -> None:
-        """Show this rank's vector and up to NUMBERS float64 to the others; all post the same lengths, then take."""
+    def post(self, vectors: list[torch.Tensor], numbers: torch.Tensor) -> None:
+        """Show this rank's vectors, as one, and up to NUMBERS float64; all post the same lengths, then take."""
         self.turn += 1
-        self.length, self.count = vector.numel(), numbers.numel()
-        self.slots[self.turn % 2, self.rank, : self.length].copy_(vector)
+        self.length, self.count = sum(vector.numel() for vector in vectors), numbers.numel()
+        torch.cat(vectors, out=self.slots[self.turn % 2, self.rank, : self.length])
         self.numbers[self.turn % 2, self.rank, : self.count].copy_(numbers)
         self.turns[self.rank] = self.turn
 

@@ -14,7 +14,7 @@ import copy
 import math
 import os
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -45,6 +45,7 @@ from lib.local_average import Averaging
 from lib.manifests import read_manifest
 from lib.omagd import evaluation, reporting
 from lib.omagd.battles import make_battles
+from lib.omagd.comparison import FormerRun, read_runs
 from lib.omagd.evaluation import SCRIPTED, Tally, Trials
 from lib.omagd.foreign.choose import EMBEDDED
 from lib.omagd.former import settle_former
@@ -105,6 +106,7 @@ class Session:
     saved_step: int = -1
     drawn: Episodes | None = None  # the batch of the next update, where it is drawn ahead
     told: torch.Tensor | None = None  # by all processes with the last gradients, until it is looked at
+    others: list[FormerRun] = field(default_factory=list)  # of --compare
     bad: torch.Tensor | None = None  # whether a loss of this process was not finite
 
     @property
@@ -118,12 +120,13 @@ def main(config: OmagdOptions) -> None:
     acc = launch.start(config, precision="fp32", sharding=False, handlers=(ONE_BUCKET,))
     notes = settle_former(config) + check_options(config)
     check_buffers(config)
+    others = read_runs(config.compare, read_metrics)
     for number, each in enumerate(stages_of(config)):
         if config.stage == ALL and config.resume == "auto" and on_main(acc, partial(ended, each.output_dir)):
             acc.print(f"stage {each.stage}: ended before, in {each.output_dir}; it is taken as it is")
             continue
         acc.free_memory()  # of the stage before
-        if not run_stage(acc, each, notes if number == 0 else []):
+        if not run_stage(acc, each, others, notes if number == 0 else []):
             break
         if config.stage == ALL and config.dry_run:
             acc.print("the later stages are learnt from what this one makes: they are not planned before")
@@ -135,8 +138,8 @@ def ended(folder: str) -> bool:
     return Path(folder, "results.json").exists() and Path(folder, "export").is_dir()
 
 
-def run_stage(acc: Accelerator, config: OmagdOptions, notes: list[str]) -> bool:
-    """One stage in a run directory of its own; False when a signal ended it."""
+def run_stage(acc: Accelerator, config: OmagdOptions, others: list[FormerRun], notes: list[str]) -> bool:
+    """One stage in a run directory of its own; False when a signal ended it. others: the runs of --compare."""
     made_before = None
     if config.stage == PREDICTOR:
         made_before = read_stage(config, TOKENIZER, load_export)
@@ -145,7 +148,10 @@ def run_stage(acc: Accelerator, config: OmagdOptions, notes: list[str]) -> bool:
     run = RunDirectory.create(acc, config, TRAINER, launch.environment_facts(acc))
     for note in notes:
         run.note(acc, note)
-    done = (train_agents if config.stage == AGENTS else train_before)(acc, run, config, made_before)
+    if config.stage == AGENTS:
+        done = train_agents(acc, run, config, made_before, others)
+    else:
+        done = train_before(acc, run, config, made_before)
     run.close()
     return done
 
@@ -200,12 +206,15 @@ def train_before(acc: Accelerator, run: RunDirectory, config: OmagdOptions, made
     return True
 
 
-def train_agents(acc: Accelerator, run: RunDirectory, config: OmagdOptions, made_before: Artifact | None) -> bool:
+def train_agents(
+    acc: Accelerator, run: RunDirectory, config: OmagdOptions, made_before: Artifact | None, others: list[FormerRun]
+) -> bool:  # fmt: skip
     """Stage 3: the agents, by QMIX. made_before: the guesses of what they do not see, if they are told any.
 
     False when a signal ended it.
     """
     session = prepare(acc, run, config, made_before)
+    session.others = others
     layout = session.collector.battles.layout
     parameters = sum(value.numel() for value in session.bare.parameters())
     batch, facts = reporting.plan_notes(config, parameters, session.plan, layout, acc.num_processes)
@@ -321,9 +330,8 @@ def update(session: Session) -> None:
     """
     acc, config, progress, plan = session.acc, session.config, session.progress, session.plan
     batch = session.drawn or draw(session)
-    with session.averaging.local():
-        loss, sums = session.learner(batch, session.targets)
-        acc.backward(loss)
+    loss, sums = session.averaging.model(batch, session.targets)
+    acc.backward(loss)
     finite = torch.isfinite(loss).view(1)
     session.bad = session.bad | ~finite[0]
     session.averaging.post(len(batch.rewards), session.bad, *own_news(session))
@@ -427,7 +435,8 @@ def evaluate(session: Session) -> bool:
         return False
     better = progress.judged(tally.mean("won"))
     values = {"test/win_rate": tally.mean("won"), "test/return": tally.mean("returns")}
-    session.log.log(progress.step, values | {"train_s": round(progress.train_wall_s, 3)}, progress=False)
+    values |= {"env_steps": progress.env_steps, "train_s": round(progress.train_wall_s, 3)}
+    session.log.log(progress.step, values, progress=False)
     if better and config.save_every != 0:
         save(session, best=True)
     return True
@@ -528,7 +537,7 @@ def finish(session: Session) -> dict | None:
                 options = {"map": config.map, "observe": config.observe, **config.battle_options()}
                 player = NetworkPlayer(session.bare.agent, options, "the team", session.eyes)
                 shown = record_battle(player, seed=test.seed, device=acc.device)
-            reporting.write_run_report(run.path, config, results, tallies, rows, shown)
+            reporting.write_run_report(run.path, config, results, tallies, rows, shown, session.others)
     return results
 
 

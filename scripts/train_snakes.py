@@ -205,9 +205,8 @@ def update(session: Session) -> bool:
     targets = session.targets(batch, seed)
     for group, rate in zip(session.optimiser.param_groups, session.rates, strict=True):
         group["lr"] = rate * games.rate_factor()
-    with session.averaging.local():
-        loss, sums, finite = session.learner(batch.features, batch.actions, targets, batch.weight, seed)
-        acc.backward(loss)
+    loss, sums, finite = session.averaging.model(batch.features, batch.actions, targets, batch.weight, seed)
+    acc.backward(loss)
     # Transitions whose future was cut off do not count.
     session.averaging.post(batch.weight.sum() * batch.actions.shape[1])
     progress.step += 1

@@ -113,6 +113,10 @@ class OmagdOptions(FormerNames, ReconOptions, BattleOptions):
     log_every: int = option(20, "updates between rows of metrics.jsonl", "run", minimum=1)
     report_json: str | None = option(None, "also write results.json here", "run")
     visualize: bool = option(True, "report.html and plots at the end", "run")
+    compare: str | None = option(
+        None, "folders of finished runs, separated by commas: their win rates stand beside this one's in report.html",
+        "run",
+    )  # fmt: skip
     device: str | None = option(None, "cpu forces CPU; devices are placed by the launcher", "run")
     memory_remedies: ClassVar[tuple[str, ...]] = ("buffer_steps", "batch_size_run", "per_device_batch_size")
 
@@ -134,7 +138,7 @@ def check_stage(config: OmagdOptions) -> None:
     own = {"learning", "reconstruction", TOKENIZER, PREDICTOR}
     unused = {field.name for field in fields(config) if field.metadata.get("group") in own - uses} - {"stage"}
     if config.stage != AGENTS:
-        unused |= {"observe", "test_interval", "test_nepisode", "final_nepisode"}
+        unused |= {"observe", "test_interval", "test_nepisode", "final_nepisode", "compare"}
         unused -= {"max_grad_norm"}
         check_recon(config)
     for name in sorted(unused & config.explicit):

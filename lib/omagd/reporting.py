@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from lib.args import config_dict
+from lib.omagd import comparison
+from lib.omagd.comparison import FormerRun
 from lib.omagd.evaluation import SCRIPTED, Tally
 from lib.omagd.foreign.choose import EMBEDDED, enemies_of
 from lib.omagd.learning.replay import step_bytes
@@ -112,9 +114,12 @@ def curves(rows: list[dict]) -> list[Curve]:
 
 def write_run_report(
     run: Path, config: OmagdOptions, results: dict, tallies: dict[str, Tally], rows: list[dict],
-    battle: BattleReplay | None,
+    battle: BattleReplay | None, others: list[FormerRun],
 ) -> Path:  # fmt: skip
-    """report.html and plots of a finished run; `rows` are those of metrics.jsonl, `battle` is one of the team's."""
+    """report.html and plots of a finished run; `rows` are those of metrics.jsonl, `battle` is one of the team's.
+
+    others: finished runs that stand beside this one.
+    """
     cells = []
     for name, tally in tallies.items():
         low, high = tally.interval()
@@ -132,10 +137,15 @@ def write_run_report(
         ("updates/s", round(results["updates_per_s"], 1)),
         ("processes", results["processes"]),
     ]
+    tables, pictures = [Table("Test battles", columns, cells, caption, [0])], []
+    if others:
+        mine = f"{config.observe}, this run"
+        beside = [comparison.row_of(mine, results), *(comparison.row_of(each.name, each.results) for each in others)]
+        tables.append(Table("Beside other runs", comparison.COLUMNS, beside, comparison.CAPTION, [0]))
+        pictures = comparison.compared(comparison.tests_of(mine, rows), others)
     return write_report(
         run, title=f"QMIX on {fought(config)}", summary=summary,
-        tables=[Table("Test battles", columns, cells, caption, [0])],
-        curves=curves(rows), figures=[], config=config_dict(config),
+        tables=tables, curves=pictures + curves(rows), figures=[], config=config_dict(config),
         blocks=[("A test battle of the team", replay_fragment(battle))] if battle else [],
     )  # fmt: skip
 

@@ -6,7 +6,7 @@ from lib.args import option
 from lib.errors import UserError
 from lib.omagd.foreign.choose import EMBEDDED
 from lib.omagd.recon.episodes import MIXTURE, TEST, TRAIN, VALIDATION, part_of, read_mixture
-from lib.omagd.recon.predictor import MEMORIES
+from lib.omagd.recon.predictor import MATCHINGS, MEMORIES, SLOTWISE
 
 RATES = {"tokenizer": 1e-3, "predictor": 5e-3}
 SIZES = {"small": (64, 16), "large": (256, 64)}  # of a predictor: its belief, a slot
@@ -40,6 +40,10 @@ class ReconOptions:
     mask_share: float = option(
         0.15, "of the units in sight that are hidden while learning; 0 = none", "predictor", minimum=0, maximum=1
     )
+    matching: str = option(
+        SLOTWISE, "slots: a guess is of the unit of its slot; hungarian: of any unit of its kind that is missed, each"
+        " once, for slots that may be exchanged", "predictor", choices=MATCHINGS,
+    )  # fmt: skip
     label_smoothing: float = option(0.1, "of the tokens", "predictor", minimum=0, maximum=0.9)
     predictor_batch_size: int = option(32, "episodes of an update, per process", "predictor", minimum=1)
 

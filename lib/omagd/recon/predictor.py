@@ -5,8 +5,8 @@ lives; its row, as a mean with a deviation of its position; and how likely each 
 is. Mean and deviation are learnt beside the tokens, from the same trunk: agents that act need only them, and a product
 with all codes for every unit of every agent would cost more than the agents themselves.
 
-Slots are never exchanged: slot j of the guess is the unit of slot j, as actions are (the loss of the original, a
-matching of the slots of a kind, is not used; see docs/train_omagd.md).
+Slots are not exchanged: slot j of the guess is the unit of slot j, as actions are. A loss that matches guesses and
+units of a kind first, the original's (`matching: hungarian`), is there for slots that may be exchanged.
 """
 
 import math
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from lib.omagd.learning import recurrence
+from lib.omagd.recon.matching import matched
 from lib.omagd.recon.nodes import ALLY, ENEMY, SELF, TYPES
 from lib.omagd.recon.tokenizer import PARTS
 
@@ -31,6 +32,7 @@ WAVES = 4  # sine and cosine of the time, of so many frequencies
 FADING = 8.0  # steps after which what was seen counts for 1 / e in the flag of how lately
 PLACE_AT = (2, 3)  # dx, dy in the rows of allies and enemies
 MEMORIES = ("belief", "none")
+SLOTWISE, HUNGARIAN = MATCHINGS = ("slots", "hungarian")
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class PredictorConfig:
     slot: int = 16  # width of a slot
     memory: str = "belief"
     label_smoothing: float = 0.1
+    matching: str = SLOTWISE
     sha256_of_codes: str = ""
 
     def to_dict(self) -> dict:
@@ -218,6 +221,16 @@ class Predictor(nn.Module):
         asked = unseen & self.others & (views.alive[..., :1] != 0)
         return asked, asked & (views.alive != 0)
 
+    @torch.no_grad()
+    def matched(self, logits: list[Tensor], tokens: Tensor, living: Tensor) -> Tensor:
+        """(M,) for each of the M slots of `living` (S, A, N) the one whose tokens it is compared with, each once.
+
+        Those of a kind that an agent misses at a step may be exchanged, and are so that the entropies' sum is least.
+        """
+        step, agent, node = living.nonzero().T
+        groups = (step * living.shape[1] + agent) * len(TYPES) + self.types[node]
+        return matched([each.log_softmax(-1) for each in logits], tokens, groups)
+
     def forward(self, *batch) -> tuple[Tensor, Tensor]:
         """(loss summed over the slots that had to be guessed, sums in the order of STATISTICS) of `Views`."""
         views = Views(*batch)
@@ -231,14 +244,17 @@ class Predictor(nn.Module):
         existence = nn.functional.binary_cross_entropy_with_logits(
             guess.lives[wondered], (views.alive[wondered] != 0).float(), reduction="sum"
         )
-        slots, tokens = guess.slots[living], views.tokens[living]
+        logits, tokens, rows = self.logits(guess.slots[living]), views.tokens[living], views.rows[living]
+        if self.config.matching == HUNGARIAN:
+            chosen = self.matched(logits, tokens, living)
+            tokens, rows = tokens[chosen], rows[chosen]
         entropies = [
-            nn.functional.cross_entropy(logits, tokens[:, k], reduction="sum",
+            nn.functional.cross_entropy(each, tokens[:, k], reduction="sum",
                                         label_smoothing=self.config.label_smoothing)
-            for k, logits in enumerate(self.logits(slots))
+            for k, each in enumerate(logits)
         ]  # fmt: skip
         nodes = living.nonzero()[:, 2]
-        off = guess.mean[living] - views.rows[living] * self.columns[nodes]
+        off = guess.mean[living] - rows * self.columns[nodes]
         scaled = (off / self.deviation[nodes]).square().sum(-1)
         error = (scaled / self.columns[nodes].sum(-1).clamp_min(1.0)).sum()
         distance = (off[:, PLACE_AT].square().sum(-1) + NEAR**2).sqrt().sum()

@@ -62,7 +62,8 @@ def result_table(results: dict) -> str:
     lines = in_columns("unseen units", headings, rows_by_guesser(results), digits)
     lines.append(
         f"{results['hidden_slots']:,.0f} living units unseen, {100 * results['hidden_seen_share']:.0f} % of them seen"
-        f" before; p(lives) is off by {results['existence_calibration_error']:.3f}"
+        f" before; p(lives) is off by {results['existence_calibration_error']:.3f};"
+        f" {100 * results['model_place_hungarian']:.1f} % of places are hit where units of a kind may change places"
     )
     return "\n".join(lines)
 

@@ -160,15 +160,17 @@ class PredictorTask(Task):
 @torch.no_grad()
 def measured(module: Predictor, references: References, views: Iterator[Views], sight: float) -> Tensor:
     """Sums over all slots that had to be guessed: of every guesser and kind SUMS; of the model loss, slots asked, and
-    for BINS of p(lives) how many slots, their p and how many lived; of every reference's p(lives) the log loss."""
+    for BINS of p(lives) how many slots, their p and how many lived; hits of its tokens where units of a kind may be
+    exchanged; of every reference's p(lives) the log loss."""
     device = module.normal.device
     found = torch.zeros(len(GUESSERS), len(KINDS), len(SUMS), dtype=torch.float64, device=device)
     bins = torch.zeros(3, BINS, dtype=torch.float64, device=device)
-    more = torch.zeros(3 + len(REFERENCES), dtype=torch.float64, device=device)  # loss, slots, log losses of p(lives)
+    # Loss, slots, hits of place and condition with units exchanged, log losses of p(lives).
+    more = torch.zeros(5 + len(REFERENCES), dtype=torch.float64, device=device)
     tables = module.tables
     for one in views:
         guess = module.believe(one)
-        asked, _ = module.asked(one)
+        asked, living = module.asked(one)
         lives = one.alive[asked] != 0
         nodes = asked.nonzero()[:, 2]
         types = module.types[nodes]
@@ -198,8 +200,9 @@ def measured(module: Predictor, references: References, views: Iterator[Views], 
             bins[row].index_add_(0, at, weights.double())
         more[0] += module.losses(one, guess)[0].double()
         more[1] += float(asked.sum())
+        more[2:4] += (best == tokens[module.matched(logits, tokens, living)]).double().sum(0)
         for number, chance in enumerate([chances, *(told[name].lives for name in REFERENCES)]):
-            more[2 + number] += nn.functional.binary_cross_entropy(
+            more[4 + number] += nn.functional.binary_cross_entropy(
                 chance.double().clamp(1e-6, 1 - 1e-6), lives.double(), reduction="sum"
             )
     return torch.cat([found.flatten(), bins.flatten(), more])
@@ -212,7 +215,7 @@ def judged(sums: Tensor) -> dict[str, float]:
     arXiv 1706.04599).
     """
     size = len(GUESSERS) * len(KINDS) * len(SUMS)
-    table, bins, more = sums.split([size, 3 * BINS, 3 + len(REFERENCES)])
+    table, bins, more = sums.split([size, 3 * BINS, 5 + len(REFERENCES)])
     table, bins = table.view(len(GUESSERS), len(KINDS), len(SUMS)), bins.view(3, BINS)
     asked = max(float(more[1]), 1.0)
     figures = {"loss": float(more[0]) / asked, "slots": float(more[1])}
@@ -233,5 +236,7 @@ def judged(sums: Tensor) -> dict[str, float]:
     figures["existence_calibration_error"] = float((bins[1] - bins[2]).abs().sum()) / asked
     figures["lives_share"] = float(bins[2].sum()) / asked
     for number, name in enumerate(("model", *REFERENCES)):
-        figures[f"{name}_existence_loss"] = float(more[2 + number]) / asked
+        figures[f"{name}_existence_loss"] = float(more[4 + number]) / asked
+    living = max(float(bins[2].sum()), 1.0)
+    figures |= {f"model_{key}_hungarian": float(more[2 + at]) / living for at, key in enumerate(("place", "condition"))}
     return figures

@@ -152,7 +152,7 @@ def predictor_stage(config, played: EpisodeSet, ranks, made_before: Artifact) ->
     hidden, slot = config.predictor_sizes()
     sizes = PredictorConfig(
         layout.n_agents, layout.n_actions, layout.n_nodes, layout.node_width, find_map(config.map).limit,
-        tokenizer.config.codes, hidden, slot, config.memory, config.label_smoothing,
+        tokenizer.config.codes, hidden, slot, config.memory, config.label_smoothing, config.matching,
         made_before.described.get("sha256_of_codes", ""),
     )  # fmt: skip
     module = Predictor(sizes).to(ranks.device)

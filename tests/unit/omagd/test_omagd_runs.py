@@ -1,6 +1,8 @@
 """Options, plans, tests and the words of a run."""
 
 import dataclasses
+import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,7 +10,7 @@ from squad_samples import scripted_battle
 
 from lib.args import parse
 from lib.errors import UserError
-from lib.omagd import reporting
+from lib.omagd import comparison, reporting
 from lib.omagd.battle.maps import MAPS
 from lib.omagd.evaluation import Tally, Trials, play_share
 from lib.omagd.learning.networks import Agent
@@ -16,6 +18,7 @@ from lib.omagd.options import ALIASES, OmagdOptions, check_options
 from lib.omagd.players import ScriptedPlayer, greedy
 from lib.omagd.progress import Plan, Progress
 from lib.omagd.senses import Senses
+from lib.runlog import read_metrics
 
 
 def options(*words: str) -> OmagdOptions:
@@ -155,7 +158,9 @@ def test_the_report_of_a_run(tmp_path):
     tallies = {name: Tally(8, 2, 80.0, 200, 0, 10, 12) for name in reporting.PLAYERS}
     results = reporting.results_of(tallies) | Progress(step=3).results() | {"processes": 1}
     battle = scripted_battle("nearest", "3m")
-    page = reporting.write_run_report(tmp_path, options(), results, tallies, rows, battle).read_text(encoding="utf-8")
+    page = reporting.write_run_report(tmp_path, options(), results, tallies, rows, battle, []).read_text(
+        encoding="utf-8"
+    )
     assert "<h2>A test battle of the team</h2>" in page and battle.outcome() in page
     assert "QMIX on 3m" in page and "script: attack the nearest" in page and "not StarCraft II" in page
     titles = [curve.title for curve in reporting.curves(rows)]
@@ -167,3 +172,47 @@ def test_the_report_of_a_run(tmp_path):
         "Value of the team",
     ]
     assert len(list((tmp_path / "plots").glob("*.png"))) == 5
+
+
+def finished(folder: Path, observe: str, rates: list[float], **changed) -> None:
+    """A run of agents, as far as other runs read it."""
+    folder.mkdir()
+    rows = [
+        {"step": k, "env_steps": 1000 * k, "test/win_rate": rate, "train_s": 1.0 * k} for k, rate in enumerate(rates)
+    ]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    tallies = {name: Tally(8, int(8 * rates[-1]), 80.0, 200, 0, 10, 12) for name in reporting.PLAYERS}
+    results = reporting.results_of(tallies) | {"observe": observe, "map": "3m", "sight": 5.0, "env_steps": 7} | changed
+    (folder / "results.json").write_text(json.dumps(results), encoding="utf-8")
+
+
+def test_other_runs_stand_beside_it(tmp_path):
+    """Three arms of a comparison in the report of the last."""
+    finished(tmp_path / "first", "obs", [0.0, 0.25])
+    finished(tmp_path / "second", "full_obs", [0.0, 0.5, 0.75], sight=None)
+    others = comparison.read_runs(f"{tmp_path}/first,{tmp_path}/second", read_metrics)
+    assert [run.name for run in others] == ["obs, first", "full_obs, second"]
+    mine = [{"step": 3, "env_steps": 3000, "test/win_rate": 0.4, "test/return": 8.0, "train_s": 1.5}]
+    (curve,) = comparison.compared(comparison.tests_of("obs, this run", mine), others)
+    assert [(one.label, list(one.x), list(one.y)) for one in curve.series] == [
+        ("obs, this run", [3000], [0.4]),
+        ("obs, first", [0, 1000], [0.0, 0.25]),
+        ("full_obs, second", [0, 1000, 2000], [0.0, 0.5, 0.75]),
+    ]
+    tallies = {name: Tally(8, 2, 80.0, 200, 0, 10, 12) for name in reporting.PLAYERS}
+    results = reporting.results_of(tallies) | Progress(step=3).results() | {"processes": 1, "map": "3m", "sight": 5.0}
+    page = reporting.write_run_report(tmp_path, options(), results, tallies, mine, None, others).read_text()
+    assert "Beside other runs" in page and "<td>full_obs, second</td>" in page and "of each type" in page
+
+
+def test_what_cannot_stand_beside_it(tmp_path):
+    finished(tmp_path / "fine", "obs", [0.5])
+    (tmp_path / "empty").mkdir()
+    finished(tmp_path / "tokens", "obs", [0.5])
+    (tmp_path / "tokens" / "results.json").write_text(json.dumps({"stage": "tokenizer"}))
+    finished(tmp_path / "half", "obs", [0.5])
+    (tmp_path / "half" / "metrics.jsonl").unlink()
+    assert comparison.read_runs(None, read_metrics) == []
+    for name in ("empty", "tokens", "half", "missing"):
+        with pytest.raises(UserError, match=f"--compare {tmp_path}/{name}: no finished run of --stage qmix is there"):
+            comparison.read_runs(f"{tmp_path}/fine,{tmp_path}/{name}", read_metrics)

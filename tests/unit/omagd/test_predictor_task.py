@@ -194,7 +194,7 @@ def test_calibration_is_the_gap_in_each_bin():
     bins = torch.zeros(3, BINS, dtype=torch.float64)
     bins[:, 18] = torch.tensor([10.0, 9.0, 8.0])
     bins[:, 2] = torch.tensor([30.0, 3.0, 6.0])
-    more = torch.tensor([0.0, 40.0] + [0.0] * (1 + len(REFERENCES)))
+    more = torch.tensor([0.0, 40.0] + [0.0] * (3 + len(REFERENCES)))
     figures = judged(torch.cat([torch.zeros(size), bins.flatten(), more]))
     assert figures["existence_calibration_error"] == pytest.approx(4 / 40)
     assert figures["lives_share"] == pytest.approx(14 / 40)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from lib.omagd.recon.episodes import TEST, TRAIN
+from lib.omagd.recon.nodes import ENEMY
 from lib.omagd.recon.predictor import (
     MEAN_WEIGHT,
     MEMORIES,
@@ -141,6 +142,30 @@ def test_the_loss_is_that_of_its_parts(played, tokenizer, frames):
     expected["loss"] = sum(expected[name] for name in parts)
     expected["loss"] += MEAN_WEIGHT * (expected["error"] + expected["distance"])
     assert found == pytest.approx(expected, rel=1e-4)
+
+
+def test_which_of_the_missed_units_is_which_matters_by_slots_alone(played, tokenizer, frames):
+    """Two enemies that an agent misses change places in the truth: with the matching the loss stays what it was."""
+    views = drawn(frames.views(torch.arange(20)))
+    by_slot = predictor(played, tokenizer)
+    exchanged = predictor(played, tokenizer, matching="hungarian")
+    enemies = by_slot.types == ENEMY
+    hidden = by_slot.asked(views)[1] & enemies & (views.visible == 0)
+    pairs = [(at, *hidden[tuple(at)].nonzero().squeeze(1)[:2].tolist()) for at in (hidden.sum(-1) >= 2).nonzero()]
+    (step, agent), one, other = next(
+        pair for pair in pairs if (views.tokens[tuple(pair[0])][pair[1]] != views.tokens[tuple(pair[0])][pair[2]]).all()
+    )
+    rows, tokens = views.rows.clone(), views.tokens.clone()
+    rows[step, agent, [one, other]] = views.rows[step, agent, [other, one]]
+    tokens[step, agent, [one, other]] = views.tokens[step, agent, [other, one]]
+    swapped = views._replace(rows=rows, tokens=tokens)
+    assert torch.allclose(exchanged(*views)[1], exchanged(*swapped)[1], rtol=1e-5)
+    assert (by_slot(*views)[1] != by_slot(*swapped)[1]).any()
+    found = [dict(zip(STATISTICS, module(*views)[1].tolist(), strict=True)) for module in (by_slot, exchanged)]
+    assert found[0]["existence"] == found[1]["existence"]
+    # Each target at the cost that is least in sum; label smoothing is the same whatever the target.
+    aligned, matched = (each["place"] + each["condition"] for each in found)
+    assert matched < aligned
 
 
 def test_losses_of_episodes_add_up(played, tokenizer, frames):

@@ -35,7 +35,10 @@ def test_three_ranks_get_the_same_bits_turn_after_turn(place):
         average = LocalAverage(path, rank, 3, COUNT, 30.0)
         for turn in range(turns):
             length = COUNT - turn % 7
-            average.post(found[rank, turn, :length], torch.tensor([0.1 * rank, turn], dtype=torch.float64))
+            average.post(
+                [found[rank, turn, :9], found[rank, turn, 9:length]],
+                torch.tensor([0.1 * rank, turn], dtype=torch.float64),
+            )
             if turn % 40 == rank:
                 time.sleep(0.01)  # work that is done before the others are waited for
             found[rank, turn, :length], numbers[rank, turn] = average.take()
@@ -62,7 +65,7 @@ def test_a_neighbour_that_is_gone(place, monkeypatch):
     LocalAverage(path, 1, 2, COUNT, 30.0).processes[1] = ended.pid
     started = time.monotonic()
     average = LocalAverage(path, 0, 2, COUNT, 30.0)
-    average.post(torch.zeros(COUNT), torch.zeros(1, dtype=torch.float64))
+    average.post([torch.zeros(COUNT)], torch.zeros(1, dtype=torch.float64))
     with pytest.raises(RuntimeError, match="Connection closed by peer: rank 1 is gone"):
         average.take()
     assert time.monotonic() - started < 5

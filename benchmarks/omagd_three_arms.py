@@ -1,0 +1,106 @@
+"""What guesses of the unseen are worth: the same QMIX told what it sees, that and guesses, and everything.
+
+    OMP_NUM_THREADS=1 python benchmarks/omagd_three_arms.py --map 2s3z --sight 4 [--seeds 5] [--t_max 1000000]
+
+Starts scripts/train_omagd.py on two processes, for each seed in turn: `obs`; `reconstructed`, after tokens and guesses
+of the same seed have been learnt from battles of scripts (--stage tokenizer, predictor; those battles are not counted
+among the steps, and said beside them); `full_obs`. Equal steps of all battles for every run, settings of the recipe.
+Win rates are of the last weights in 512 greedy battles, the same for all arms of a seed. Differences are of one seed,
+arm against arm; their mean has a 95 % interval of Student's t over the seeds. The bars: reconstructed - obs of 0.05 and
+more, and 30 % and more of full_obs - obs. Runs in the result file with the same settings and commit are kept: the
+comparison can be made in parts.
+"""
+
+import argparse
+import json
+import shlex
+import statistics
+import tempfile
+from pathlib import Path
+
+import scaling
+from omagd_sight import KEPT, former
+from record import write_result
+from scipy.stats import t as student
+
+ARMS = ("obs", "reconstructed", "full_obs")
+PLAIN = "--save_every 0 --final_nepisode 512 --report_to none --no_visualize".split()
+GUESSED = ("model_position_error", "last_seen_position_error", "existence_calibration_error")
+
+
+def difference(runs: list[dict], one: str, other: str) -> dict:
+    """one - other, seed by seed."""
+    rates = {arm: {run["seed"]: run["win_rate_test"] for run in runs if run["arm"] == arm} for arm in (one, other)}
+    seeds = sorted(set(rates[one]) & set(rates[other]))
+    each = [rates[one][seed] - rates[other][seed] for seed in seeds]
+    found = {"mean": statistics.mean(each), "median": statistics.median(each), "each": each}
+    if len(each) > 1:
+        half = float(student.ppf(0.975, len(each) - 1)) * statistics.stdev(each) / len(each) ** 0.5
+        found |= {"low": found["mean"] - half, "high": found["mean"] + half}
+    return found
+
+
+def judged(runs: list[dict]) -> dict:
+    """Win rates of the arms and their differences, of the seeds that have all arms."""
+    whole = [seed for seed in {run["seed"] for run in runs} if sum(run["seed"] == seed for run in runs) == len(ARMS)]
+    runs = [run for run in runs if run["seed"] in whole]
+    if not runs:
+        return {}
+    found = {arm: statistics.mean(run["win_rate_test"] for run in runs if run["arm"] == arm) for arm in ARMS}
+    found |= {
+        "reconstructed - obs": difference(runs, "reconstructed", "obs"),
+        "full_obs - obs": difference(runs, "full_obs", "obs"),
+    }
+    gap = found["full_obs - obs"]["mean"]
+    found["share_of_gap"] = found["reconstructed - obs"]["mean"] / gap if gap > 0 else None
+    return found | {"seeds": len(whole)}
+
+
+def run(flags: list[str], place: Path) -> dict:
+    return scaling.finish(scaling.start("train_omagd.py", [*PLAIN, *flags], 2, place), 2, place)
+
+
+def guesses(battle: list[str], extra: list[str], folder: Path) -> dict:
+    """Tokens, then guesses, learnt into the folder; what they reached."""
+    tokens = ["--stage", "tokenizer", *battle]
+    tokens_s = run(tokens, folder / "tokenizer")["wall_s"]
+    results = run(["--stage", "predictor", *battle, "--tokenizer", str(folder / "tokenizer"), *extra], folder / "guess")
+    return {key: results[key] for key in GUESSED} | {"before_s": tokens_s + results["wall_s"]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--map", default="2s3z")
+    parser.add_argument("--sight", type=float, default=5.0)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--t_max", type=int, default=1_000_000, help="steps of all battles in a run")
+    parser.add_argument("--eval_every", type=int, default=500, help="updates between tests; they are not learnt from")
+    parser.add_argument("--predictor", default="", help="further flags of the predictor, as one string")
+    parser.add_argument("--agents", default="", help="and of the agents of all arms")
+    args = parser.parse_args()
+    settings = {**vars(args), "flags": PLAIN, "processes": 2}
+    del settings["seeds"]
+    name = f"omagd_three_arms_{args.map}_{args.sight:g}"
+    runs = former(name, settings)
+    made = {(one["arm"], one["seed"]) for one in runs}
+    for seed, arm in [(seed, arm) for seed in range(1, args.seeds + 1) for arm in ARMS]:
+        if (arm, seed) in made:
+            continue
+        battle = ["--map", args.map, "--sight", f"{args.sight:g}", "--seed", str(seed)]
+        flags = [*battle, "--observe", arm, "--t_max", str(args.t_max), "--eval_every", str(args.eval_every)]
+        with tempfile.TemporaryDirectory() as scratch:
+            folder, before = Path(scratch), {}
+            if arm == "reconstructed":
+                before = guesses(battle, shlex.split(args.predictor), folder)
+                flags += ["--predictor", str(folder / "guess")]
+            results = run([*flags, *shlex.split(args.agents)], folder / "agents")
+            rows = [json.loads(line) for line in (folder / "agents" / "metrics.jsonl").read_text().splitlines()]
+        tests = [[row["env_steps"], row["test/win_rate"]] for row in rows if "test/win_rate" in row]
+        runs.append({"arm": arm, "seed": seed, **{key: results[key] for key in KEPT}, **before, "tests": tests})
+        print(f"{arm}, seed {seed}: {results['win_rate_test']:.3f}", flush=True)
+        write_result(name, {"arms": judged(runs), "runs": runs}, settings=settings)
+    print(json.dumps(judged(runs), indent=1))
+
+
+if __name__ == "__main__":
+    main()
