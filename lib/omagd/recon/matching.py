@@ -5,6 +5,7 @@ Groups of up to four are gone through by all their permutations at once, larger 
 
 from itertools import permutations
 
+import numpy as np
 import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
@@ -22,7 +23,7 @@ def assign(costs: Tensor) -> Tensor:
         sums = costs[:, torch.arange(size, device=costs.device), orders].sum(-1)
         return orders[sums.argmin(-1)]
     found = [linear_sum_assignment(one)[1] for one in costs.double().cpu().numpy()]
-    return torch.tensor(found, dtype=torch.int64, device=costs.device).view(groups, size)
+    return torch.from_numpy(np.stack(found)).to(costs.device)
 
 
 def matched(log_probabilities: list[Tensor], tokens: Tensor, groups: Tensor) -> Tensor:
