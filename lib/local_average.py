@@ -33,7 +33,6 @@ from torch.nn.parallel import DistributedDataParallel
 from lib.distributed import any_rank, broadcast_value
 
 _LINE = 16  # int64 numbers between two counters: they lie on cache lines of their own
-NUMBERS = 8  # at most, that go with the gradients
 _SPINS = 5_000  # looks before the first pause: some ten milliseconds
 _PAUSE_S = 0.0002
 _CHECK_S = 0.5  # between looks whether the others are alive
@@ -56,16 +55,22 @@ class Averaging:
         self.average = _shared_memory(acc, model, self.parameters, timeout_s)
         self.shared = self.average is not None
         self.model = acc.unwrap_model(model) if self.shared else model
+        if self.shared:
+            sizes = [parameter.numel() for parameter in self.parameters]
+            self.mean = torch.empty(sum(sizes))
+            self.parts = [part.view_as(each) for part, each in zip(self.mean.split(sizes), self.parameters)]
 
     def post(self, rows: float | torch.Tensor, *more: float | torch.Tensor) -> None:
-        """Show this rank's gradients, of a loss that is a sum over `rows`, and up to 7 numbers; nobody waits.
+        """Show this rank's gradients, of a loss that is a sum over `rows`, and up to 15 numbers; nobody waits.
 
         Every parameter must have a gradient.
         """
+        if self.shared:
+            gradients = [parameter.grad.flatten() for parameter in self.parameters]
+            self.average.post(gradients, [float(value) for value in (rows, *more)])
+            return
         numbers = [torch.as_tensor(value, dtype=self.exact, device=self.device) for value in (rows, *more)]
         self.told = torch.stack(numbers)
-        if self.shared:
-            self.average.post([parameter.grad.flatten() for parameter in self.parameters], self.told)
 
     def take(self) -> torch.Tensor:
         """Wait for the others: what was posted, summed over the ranks, on the device of the model.
@@ -73,11 +78,10 @@ class Averaging:
         Every gradient is then that of the mean over the rows of all ranks; zeros where there are none.
         """
         if self.shared:
-            total, told = self.average.take()
-            mean = total.div_(told[0].clamp_min(1.0).float())
-            parts = mean.split([parameter.numel() for parameter in self.parameters])
-            for parameter, part in zip(self.parameters, parts):
-                parameter.grad = part.view_as(parameter)
+            told = self.average.take(self.mean)
+            self.mean.div_(max(float(told[0]), 1.0))
+            for parameter, part in zip(self.parameters, self.parts):
+                parameter.grad = part
             return told
         if self.ranks > 1:
             dist.all_reduce(self.told)
@@ -115,35 +119,36 @@ def _possible(acc: Accelerator, model: torch.nn.Module) -> bool:
 
 
 class LocalAverage:
-    """The shared memory of the ranks of one machine, for vectors of up to `count` float32 numbers."""
+    """The shared memory of the ranks of one machine, for vectors of `count` float32 numbers."""
 
     def __init__(self, path: Path, rank: int, ranks: int, count: int, timeout_s: float):
         self.rank, self.ranks, self.timeout_s = rank, ranks, timeout_s
-        self.turn = self.length = self.count = 0
+        self.turn = self.told = 0
         head = _head(self.ranks)
         whole = torch.from_file(str(path), shared=True, size=path.stat().st_size, dtype=torch.uint8)
         counters = whole[: 8 * head].view(torch.int64).view(4, self.ranks, _LINE)
         self.turns, self.processes = (row[:, 0].numpy() for row in counters[:2])
-        self.numbers = counters[2:].view(torch.float64)[..., :NUMBERS]
-        self.slots = whole[8 * head :].view(torch.float32).view(2, self.ranks, count)
+        self.numbers = counters[2:].view(torch.float64).numpy()
+        slots = whole[8 * head :].view(torch.float32).view(2, self.ranks, count)
+        self.slots = [list(turn) for turn in slots]
         self.processes[self.rank] = os.getpid()
 
-    def post(self, vectors: list[torch.Tensor], numbers: torch.Tensor) -> None:
-        """Show this rank's vectors, as one, and up to NUMBERS float64; all post the same lengths, then take."""
+    def post(self, vectors: list[torch.Tensor], numbers: list[float]) -> None:
+        """Show this rank's vectors, as one of `count` numbers, and up to 16 more; then take."""
         self.turn += 1
-        self.length, self.count = sum(vector.numel() for vector in vectors), numbers.numel()
-        torch.cat(vectors, out=self.slots[self.turn % 2, self.rank, : self.length])
-        self.numbers[self.turn % 2, self.rank, : self.count].copy_(numbers)
+        self.told = len(numbers)
+        torch.cat(vectors, out=self.slots[self.turn % 2][self.rank])
+        self.numbers[self.turn % 2, self.rank, : self.told] = numbers
         self.turns[self.rank] = self.turn
 
-    def take(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """The sums of what the ranks posted last, as new tensors."""
+    def take(self, total: torch.Tensor) -> torch.Tensor:
+        """Write the sum of the vectors that the ranks posted last into `total`; the sums of their numbers."""
         self._wait()
-        slots = self.slots[self.turn % 2, :, : self.length]
-        total = slots[0] + slots[1]
-        for other in range(2, self.ranks):
-            total += slots[other]
-        return total, self.numbers[self.turn % 2, :, : self.count].sum(0)
+        slots = self.slots[self.turn % 2]
+        torch.add(slots[0], slots[1], out=total)
+        for slot in slots[2:]:
+            total += slot
+        return torch.from_numpy(self.numbers[self.turn % 2, :, : self.told].sum(0))
 
     def _wait(self) -> None:
         """Return when all ranks have written this turn."""
@@ -175,7 +180,7 @@ def _head(ranks: int) -> int:
 
 
 def file_size(ranks: int, count: int) -> int:
-    """Bytes of the file for vectors of up to `count` numbers."""
+    """Bytes of the file for vectors of `count` numbers."""
     return 8 * _head(ranks) + 4 * 2 * ranks * count
 
 

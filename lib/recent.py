@@ -17,6 +17,7 @@ class RecentUpdates:
 
     def __init__(self, ranks, remedy: str):
         self.ranks, self.remedy, self.window = ranks, remedy, []
+        self.bad: torch.Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.window)
@@ -24,6 +25,11 @@ class RecentUpdates:
     def add(self, step: int, numbers: torch.Tensor, finite: torch.Tensor, norm: torch.Tensor) -> None:
         """Update `step`: numbers (batch,) of its records, whether each was finite (batch,), and the gradient's norm."""
         self.window.append((step, numbers, finite, norm))
+
+    def met(self, finite: torch.Tensor) -> torch.Tensor:
+        """Whether a record of this process, these included, ever was not finite: for the other processes to know."""
+        self.bad = ~finite.all() if self.bad is None else self.bad | ~finite.all()
+        return self.bad
 
     def look(self, requested: bool, name_of: Callable[[int], str], saved_step: int) -> bool:
         """Whether `requested` is true on any process. Collective.

@@ -107,7 +107,6 @@ class Session:
     drawn: Episodes | None = None  # the batch of the next update, where it is drawn ahead
     told: torch.Tensor | None = None  # by all processes with the last gradients, until it is looked at
     others: list[FormerRun] = field(default_factory=list)  # of --compare
-    bad: torch.Tensor | None = None  # whether a loss of this process was not finite
 
     @property
     def bare(self) -> Learner:
@@ -267,7 +266,7 @@ def prepare(acc: Accelerator, run: RunDirectory, config: OmagdOptions, made_befo
         acc, run, config, Plan(config, battles.map, acc.num_processes), ranks, StopSignals(), learner, optimiser, rate,
         Targets(acc.unwrap_model(learner)), averaging, Collector(battles, replay, eyes.of(battles)),
         RecentUpdates(ranks, "lower --lr"), torch.zeros(len(STATISTICS), device=acc.device), eyes,
-        progress=Progress(), bad=torch.zeros((), dtype=torch.bool, device=acc.device),
+        progress=Progress(),
     )  # fmt: skip
 
 
@@ -333,8 +332,7 @@ def update(session: Session) -> None:
     loss, sums = session.averaging.model(batch, session.targets)
     acc.backward(loss)
     finite = torch.isfinite(loss).view(1)
-    session.bad = session.bad | ~finite[0]
-    session.averaging.post(len(batch.rewards), session.bad, *own_news(session))
+    session.averaging.post(len(batch.rewards), session.recent.met(finite), *own_news(session))
     progress.step += 1
     played = 0
     while played < LOOK_PLAYS and not plan.due(progress) and not plan.spent(progress):

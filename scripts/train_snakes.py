@@ -71,6 +71,7 @@ class Session:
     recent: RecentUpdates
     sums: torch.Tensor  # of the updates since the last row of the log, by STATISTICS
     drawn: tuple | None = None  # the batch of the next update and its seats, where it is drawn ahead
+    told: torch.Tensor | None = None  # by all processes with the last gradients, until it is looked at
     log: RunLog | None = None
     saved_step: int = -1
 
@@ -208,14 +209,15 @@ def update(session: Session) -> bool:
     loss, sums, finite = session.averaging.model(batch.features, batch.actions, targets, batch.weight, seed)
     acc.backward(loss)
     # Transitions whose future was cut off do not count.
-    session.averaging.post(batch.weight.sum() * batch.actions.shape[1])
+    rows, stop = batch.weight.sum() * batch.actions.shape[1], float(session.signals.requested)
+    session.averaging.post(rows, session.recent.met(finite), stop)
     progress.step += 1
     progress.credit -= 1.0
     noticed = False
     while games.due and not noticed:
         noticed = play(session)
     session.drawn = games.draw() if progress.credit >= 1 else None
-    session.averaging.take()
+    session.told = session.averaging.take()
     norm = acc.clip_grad_norm_(session.learner.parameters(), config.max_grad_norm or math.inf)
     session.optimiser.step()
     session.optimiser.zero_grad()
@@ -226,8 +228,17 @@ def update(session: Session) -> bool:
 
 
 def look(session: Session) -> bool:
-    """End at numbers that are not finite; whether a signal came to any process."""
-    return session.recent.look(session.signals.requested, session.games.collector.name_of, session.saved_step)
+    """End at numbers that are not finite; whether a signal came to any process.
+
+    What has been told with the gradients is not asked again.
+    """
+    name_of = session.games.collector.name_of
+    if session.told is None:
+        return session.recent.look(session.signals.requested, name_of, session.saved_step)
+    _, bad, stop = session.told.tolist()
+    session.told = None
+    session.recent.judge(bad > 0, name_of, session.saved_step)
+    return stop > 0
 
 
 def report(session: Session) -> None:
