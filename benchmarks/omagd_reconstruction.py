@@ -59,6 +59,8 @@ class Side:
     @torch.no_grad()
     def infer(self) -> None:
         collector = self.collector
+        # The battles stand still: what was seen lately would fade to numbers that processors are slow with.
+        collector.senses.forget(torch.ones(BATTLES, dtype=torch.bool))
         for _ in range(STEPS):
             told = collector.senses.tell(collector.last_actions)
             _, self.hidden = self.agent.step(told, collector.last_actions, self.hidden)

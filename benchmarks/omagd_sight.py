@@ -48,7 +48,8 @@ def former(name: str, settings: dict) -> list[dict]:
     if not path.is_file():
         return []
     record = json.loads(path.read_text())
-    same = record["settings"] == settings and record["environment"]["git_commit"] == environment()["git_commit"]
+    mine, theirs = environment(), record["environment"]
+    same = record["settings"] == settings and mine["git_commit"] == theirs["git_commit"]
     return record["figures"]["runs"] if same else []
 
 

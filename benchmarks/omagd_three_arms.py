@@ -20,19 +20,21 @@ from pathlib import Path
 
 import scaling
 from omagd_sight import KEPT, former
-from record import write_result
+from record import RESULTS, write_result
 from scipy.stats import t as student
 
 ARMS = ("obs", "reconstructed", "full_obs")
-PLAIN = "--save_every 0 --final_nepisode 512 --report_to none --no_visualize".split()
+PLAIN = "--save_every 0 --report_to none --no_visualize".split()
+AGENTS = ["--final_nepisode", "512"]
+GAIN, SHARE = 0.05, 0.3  # the bars
 GUESSED = ("model_position_error", "last_seen_position_error", "existence_calibration_error")
 
 
-def difference(runs: list[dict], one: str, other: str) -> dict:
-    """one - other, seed by seed."""
-    rates = {arm: {run["seed"]: run["win_rate_test"] for run in runs if run["arm"] == arm} for arm in (one, other)}
-    seeds = sorted(set(rates[one]) & set(rates[other]))
-    each = [rates[one][seed] - rates[other][seed] for seed in seeds]
+def contrast(runs: list[dict], weights: dict[str, float]) -> dict:
+    """The weighted sum of the arms' win rates, seed by seed."""
+    rates = {arm: {run["seed"]: run["win_rate_test"] for run in runs if run["arm"] == arm} for arm in weights}
+    seeds = sorted(set.intersection(*(set(of_arm) for of_arm in rates.values())))
+    each = [sum(weight * rates[arm][seed] for arm, weight in weights.items()) for seed in seeds]
     found = {"mean": statistics.mean(each), "median": statistics.median(each), "each": each}
     if len(each) > 1:
         half = float(student.ppf(0.975, len(each) - 1)) * statistics.stdev(each) / len(each) ** 0.5
@@ -47,12 +49,13 @@ def judged(runs: list[dict]) -> dict:
     if not runs:
         return {}
     found = {arm: statistics.mean(run["win_rate_test"] for run in runs if run["arm"] == arm) for arm in ARMS}
-    found |= {
-        "reconstructed - obs": difference(runs, "reconstructed", "obs"),
-        "full_obs - obs": difference(runs, "full_obs", "obs"),
-    }
-    gap = found["full_obs - obs"]["mean"]
-    found["share_of_gap"] = found["reconstructed - obs"]["mean"] / gap if gap > 0 else None
+    gain = contrast(runs, {"reconstructed": 1.0, "obs": -1.0})
+    gap = contrast(runs, {"full_obs": 1.0, "obs": -1.0})
+    # Beyond the share of the gap that is asked for: of differences, where a ratio of two means has no good interval.
+    beyond = contrast(runs, {"reconstructed": 1.0, "full_obs": -SHARE, "obs": SHARE - 1.0})
+    found |= {"reconstructed - obs": gain, "full_obs - obs": gap, "reconstructed - obs - 0.3 (full_obs - obs)": beyond}
+    found["share_of_gap"] = gain["mean"] / gap["mean"] if gap["mean"] > 0 else None
+    found["bars"] = {"gain": gain["mean"] >= GAIN, "share": gap["mean"] > 0 and beyond["mean"] >= 0}
     return found | {"seeds": len(whole)}
 
 
@@ -65,7 +68,9 @@ def guesses(battle: list[str], extra: list[str], folder: Path) -> dict:
     tokens = ["--stage", "tokenizer", *battle]
     tokens_s = run(tokens, folder / "tokenizer")["wall_s"]
     results = run(["--stage", "predictor", *battle, "--tokenizer", str(folder / "tokenizer"), *extra], folder / "guess")
-    return {key: results[key] for key in GUESSED} | {"before_s": tokens_s + results["wall_s"]}
+    config = json.loads((folder / "guess" / "config.json").read_text())
+    before = {"before_s": tokens_s + results["wall_s"], "before_episodes": config["graph_pretrain_episodes"]}
+    return {key: results[key] for key in GUESSED} | before
 
 
 def main() -> None:
@@ -78,16 +83,18 @@ def main() -> None:
     parser.add_argument("--predictor", default="", help="further flags of the predictor, as one string")
     parser.add_argument("--agents", default="", help="and of the agents of all arms")
     args = parser.parse_args()
-    settings = {**vars(args), "flags": PLAIN, "processes": 2}
+    settings = {**vars(args), "flags": PLAIN + AGENTS, "processes": 2}
     del settings["seeds"]
     name = f"omagd_three_arms_{args.map}_{args.sight:g}"
     runs = former(name, settings)
+    if not runs and (RESULTS / f"{name}.json").is_file():
+        raise SystemExit(f"{name}.json holds runs of other settings or of other code: move it away first")
     made = {(one["arm"], one["seed"]) for one in runs}
     for seed, arm in [(seed, arm) for seed in range(1, args.seeds + 1) for arm in ARMS]:
         if (arm, seed) in made:
             continue
         battle = ["--map", args.map, "--sight", f"{args.sight:g}", "--seed", str(seed)]
-        flags = [*battle, "--observe", arm, "--t_max", str(args.t_max), "--eval_every", str(args.eval_every)]
+        flags = [*AGENTS, *battle, "--observe", arm, "--t_max", str(args.t_max), "--eval_every", str(args.eval_every)]
         with tempfile.TemporaryDirectory() as scratch:
             folder, before = Path(scratch), {}
             if arm == "reconstructed":

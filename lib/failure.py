@@ -192,11 +192,16 @@ def _tell_launcher(text: str, timestamp: int) -> None:
 
 def _let_others_read(store: dist.Store, rank: int) -> None:
     """Without torchelastic the store lives in rank 0 and dies with it."""
-    if rank != 0 or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == str(True):
+    if rank != 0 or _agent_store():
         return
     end = time.monotonic() + _APART_S
     while store.add(_READ, 0) < _world() - 1 and time.monotonic() < end:
         time.sleep(0.05)
+
+
+def _agent_store() -> bool:
+    """Whether the store lives in torchelastic's agent and outlives the ranks."""
+    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == str(True)
 
 
 def _wait_for_first(store: dist.Store, seconds: float) -> bool:
@@ -218,9 +223,11 @@ def _world() -> int:
     return _number("WORLD_SIZE", 1)
 
 
-def _store_or_none(timeout_s: float = _APART_S) -> dist.Store | None:
+def _store_or_none(timeout_s: float = 5.0) -> dist.Store | None:
     if _world() < 2 or not os.environ.get("MASTER_ADDR") or not os.environ.get("MASTER_PORT"):
         return None
+    if _number("RANK", 0) == 0 and not _agent_store() and not dist.is_initialized():
+        return None  # it would live in this very process, and does not
     try:
         return connect_store(timeout_s)
     except (RuntimeError, dist.DistError):

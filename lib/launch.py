@@ -264,11 +264,11 @@ def _end_watch() -> None:
 
 
 def _leave(failure: Failure) -> NoReturn:
-    # A store that goes away while the watch asks it makes torch print a warning.
-    _end_watch()
     if threading.current_thread() is threading.main_thread():
         # The launcher ends all ranks as soon as one has left; this one is leaving already, with its own exit code.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    # A store that goes away while the watch asks it makes torch print a warning.
+    _end_watch()
     code = report(failure)
     if dist.is_available() and dist.is_initialized():
         # Destroying a process group whose ranks have gone may hang; the closed sockets tell the others.

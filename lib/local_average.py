@@ -14,7 +14,7 @@ over, and whatever else the ranks have to agree on, which then costs no collecti
 Each rank has two slots in turn. A rank that writes the slot of turn t + 2 has seen that all had written turn t + 1, so
 all had read turn t. A number is written after the slot it speaks of, which a reader sees in this order on x86 alone
 (its stores are seen in program order): on other machines and systems, on GPUs and across machines DDP's own all-reduce
-stays, inside the backward pass, and `post` and `take` do nothing.
+stays, inside the backward pass, and `take` sums the numbers by one of its own.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from lib.distributed import any_rank, broadcast_value
 
-_LINE = 16  # int64 numbers between two counters: they lie on cache lines of their own
+_LINE = 16  # numbers of 8 bytes between those of two ranks, which lie on cache lines of their own
 _SPINS = 5_000  # looks before the first pause: some ten milliseconds
 _PAUSE_S = 0.0002
 _CHECK_S = 0.5  # between looks whether the others are alive
@@ -63,7 +63,7 @@ class Averaging:
     def post(self, rows: float | torch.Tensor, *more: float | torch.Tensor) -> None:
         """Show this rank's gradients, of a loss that is a sum over `rows`, and up to 15 numbers; nobody waits.
 
-        Every parameter must have a gradient.
+        Every parameter must have a gradient, also in `take`.
         """
         if self.shared:
             gradients = [parameter.grad.flatten() for parameter in self.parameters]

@@ -10,7 +10,7 @@ NAMED = 5  # records that an error lists
 
 
 class RecentUpdates:
-    """Collects `add`ed updates until `look` clears them; `ranks` (lib.ranks.Ranks) are the processes of the run.
+    """Collects `add`ed updates until `look` or `judge` clears them; `ranks` (lib.ranks.Ranks) are all processes.
 
     remedy: what to do about numbers that are not finite, as "lower --lr".
     """

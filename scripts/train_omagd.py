@@ -75,7 +75,7 @@ from lib.runlog import RunLog, read_metrics, tracker_kinds
 from lib.seeds import derive, seed_global
 
 TRAINER = "omagd"
-LOOK_PLAYS = 50  # steps of all battles between the same looks
+LOOK_PLAYS = 50  # steps of all battles after which there is such a look in any case
 LOOK_STEPS = 5  # updates between looks at signals, at the clock and at the episodes of all processes
 # One small model: one message for all gradients.
 ONE_BUCKET = DistributedDataParallelKwargs(bucket_cap_mb=64)
@@ -104,6 +104,7 @@ class Session:
     progress: Progress = None
     log: RunLog | None = None
     saved_step: int = -1
+    looked: int = 0  # steps of all battles at the last look
     drawn: Episodes | None = None  # the batch of the next update, where it is drawn ahead
     told: torch.Tensor | None = None  # by all processes with the last gradients, until it is looked at
     others: list[FormerRun] = field(default_factory=list)  # of --compare
@@ -287,13 +288,14 @@ def train(session: Session) -> bool:
     while not plan.spent(progress):
         if not plan.due(progress):
             play(session)
-            if progress.played % LOOK_PLAYS == 0 and look(session):  # there may be no updates for long
+            if progress.played - session.looked >= LOOK_PLAYS and look(session):  # there may be no updates for long
                 clock.add_to(progress)
                 return save(session)
             continue
         update(session)
         logs, saves = progress.step % config.log_every == 0, save_due(session)
         looks = logs or saves or plan.test_due(progress) or progress.step % LOOK_STEPS == 0
+        looks = looks or progress.played - session.looked >= LOOK_PLAYS
         stop = looks and look(session)
         clock.add_to(progress)
         if logs:
@@ -334,11 +336,11 @@ def update(session: Session) -> None:
     finite = torch.isfinite(loss).view(1)
     session.averaging.post(len(batch.rewards), session.recent.met(finite), *own_news(session))
     progress.step += 1
-    played = 0
-    while played < LOOK_PLAYS and not plan.due(progress) and not plan.spent(progress):
+    # Whatever ends the run: one that goes on has played the same by here.
+    last = progress.played + LOOK_PLAYS
+    while progress.played < last and not plan.due(progress):
         play(session)
-        played += 1
-    session.drawn = draw(session) if plan.due(progress) and not plan.spent(progress) else None
+    session.drawn = draw(session) if plan.due(progress) else None
     session.told = session.averaging.take()
     norm = acc.clip_grad_norm_(session.learner.parameters(), config.max_grad_norm or math.inf)
     session.optimiser.step()
@@ -363,22 +365,26 @@ def own_news(session: Session) -> tuple[float, float, float]:
 def look(session: Session) -> bool:
     """Agree on episodes, time and signals, copy the targets when they are due; end at numbers that are not finite.
 
-    Whether a signal came to any process. What has been told with the gradients is not asked again; targets follow it
-    alone, for a resumed run looks at other times.
+    Whether a signal came to any process. What has been told with the gradients is not asked again where that was just
+    now. Targets follow it alone, after every LOOK_STEPS updates: other looks depend on what is logged and saved.
     """
     progress, told = session.progress, session.told
-    if told is None:
-        names = ("episodes", "stop", "seconds")
-        seen = global_sums(session.acc, dict(zip(names, own_news(session), strict=True)))
-        bad, episodes, stop, seconds = 0.0, *(seen[name] for name in names)
-    else:
+    bad = 0.0
+    if told is not None:
         _, bad, episodes, stop, seconds = told.tolist()
         session.told = None
-    progress.episodes = progress.former_episodes + int(episodes)
-    progress.share = seconds / session.plan.max_wall_s
-    if told is not None and progress.episodes - progress.copied >= session.config.target_update_interval:
-        session.targets.follow(session.bare)
-        progress.copied = progress.episodes
+        progress.episodes = progress.former_episodes + int(episodes)
+        owed = progress.episodes - progress.copied >= session.config.target_update_interval
+        if owed and progress.step % LOOK_STEPS == 0:
+            session.targets.follow(session.bare)
+            progress.copied = progress.episodes
+    if told is None or progress.played - session.looked >= LOOK_PLAYS:
+        names = ("episodes", "stop", "seconds")
+        seen = global_sums(session.acc, dict(zip(names, own_news(session), strict=True)))
+        episodes, stop, seconds = (seen[name] for name in names)
+        if told is None:
+            progress.episodes = progress.former_episodes + int(episodes)
+    progress.share, session.looked = seconds / session.plan.max_wall_s, progress.played
     session.recent.judge(bad > 0, lambda step: f"batch-{step:06d}", session.saved_step)
     return stop > 0
 

@@ -214,8 +214,8 @@ def update(session: Session) -> bool:
     progress.step += 1
     progress.credit -= 1.0
     noticed = False
-    while games.due and not noticed:
-        noticed = play(session)
+    while games.due:  # all of them: a run that goes on must not play the rest with other weights
+        noticed = play(session) or noticed
     session.drawn = games.draw() if progress.credit >= 1 else None
     session.told = session.averaging.take()
     norm = acc.clip_grad_norm_(session.learner.parameters(), config.max_grad_norm or math.inf)

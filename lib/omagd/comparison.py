@@ -8,14 +8,22 @@ from pathlib import Path
 from lib.errors import UserError
 from lib.report import Curve, Series
 
+AGENTS_OF_ALL = "qmix"  # the folder of the agents in a run of --stage all
+COLUMNS = ["run", "map", "game", "sight", "steps", "battles", "won, %", "95 % interval"]
+CAPTION = "Each in test battles of its own seed; `obs`, `reconstructed` and `full_obs` are what its agents were told."
+
 
 @dataclass(frozen=True)
 class FormerRun:
-    """A finished run of agents: its name here, its results.json, the rows of its log."""
+    """A finished run of agents: its name here, its row of the table (COLUMNS), its tests (steps, win rate)."""
 
     name: str
-    results: dict
-    rows: list[dict]
+    row: list
+    tests: list[tuple[float, float]]
+
+    def curve(self) -> Series | None:
+        """Its test win rates by its steps; None where there were no tests."""
+        return Series(self.name, *(list(column) for column in zip(*self.tests, strict=True))) if self.tests else None
 
 
 def read_runs(listed: str | None, read_rows: Callable[[Path], list[dict]]) -> list[FormerRun]:
@@ -24,43 +32,40 @@ def read_runs(listed: str | None, read_rows: Callable[[Path], list[dict]]) -> li
     read_rows: `lib.runlog.read_metrics`.
     """
     found = []
-    for folder in (listed or "").split(","):
-        if not folder:
-            continue
-        place = Path(folder)
+    for folder in filter(None, (words.strip() for words in (listed or "").split(","))):
+        place = Path(folder).resolve()
+        if (place / AGENTS_OF_ALL / "results.json").is_file():
+            place = place / AGENTS_OF_ALL
         try:
             results = json.loads((place / "results.json").read_text(encoding="utf-8"))
-            row_of("", results)
-            name, rows = f"{results['observe']}, {place.name}", read_rows(place / "metrics.jsonl")
+            name = f"{results['observe']}, {place.parent.name if place.name == AGENTS_OF_ALL else place.name}"
+            again = sum(run.name.split(" (")[0] == name for run in found)
+            run = run_of(f"{name} ({again + 1})" if again else name, results, read_rows(place / "metrics.jsonl"))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(
                 f"--compare {folder}: no finished run of --stage qmix is there ({type(error).__name__}: {error})"
             ) from None
-        found.append(FormerRun(name, results, rows))
+        found.append(run)
     return found
 
 
-def tests_of(name: str, rows: list[dict]) -> Series | None:
-    """The test win rates of a run by its steps; None where there were no tests."""
-    tests = [row for row in rows if "test/win_rate" in row and "env_steps" in row]
-    return Series(name, [row["env_steps"] for row in tests], [row["test/win_rate"] for row in tests]) if tests else None
-
-
-def compared(mine: Series | None, runs: list[FormerRun]) -> list[Curve]:
-    """One picture of the test win rates of this run and of others; none without others."""
-    series = [one for one in (mine, *(tests_of(run.name, run.rows) for run in runs)) if one is not None]
-    if not runs or not series:
-        return []
-    return [Curve("Beside other runs", "steps of all battles", "share of test battles won", series, smooth=False)]
-
-
-def row_of(name: str, results: dict) -> list:
-    """One row."""
+def run_of(name: str, results: dict, rows: list[dict]) -> FormerRun:
+    """From results.json and the rows of metrics.jsonl. KeyError, TypeError or ValueError where they are of another."""
     low, high = 100 * results["win_rate_test_low"], 100 * results["win_rate_test_high"]
     sight = "of each type" if results["sight"] is None else results["sight"]
-    return [name, results["map"], sight, results["env_steps"], results["battles_test"],
-            100 * results["win_rate_test"], f"{low:.1f} to {high:.1f}"]  # fmt: skip
+    row = [name, results["map"], results["env"], sight, results["env_steps"], results["battles_test"],
+           100 * results["win_rate_test"], f"{low:.1f} to {high:.1f}"]  # fmt: skip
+    tests, steps = [], 0.0
+    for each in rows:
+        steps = float(each.get("env_steps", steps))  # a test of an older run has none: that of the row before
+        if "test/win_rate" in each:
+            tests.append((steps, float(each["test/win_rate"])))
+    return FormerRun(name, row, tests)
 
 
-COLUMNS = ["run", "map", "sight", "steps", "battles", "won, %", "95 % interval"]
-CAPTION = "Each in test battles of its own seed; `obs`, `reconstructed` and `full_obs` are what its agents were told."
+def compared(runs: list[FormerRun]) -> list[Curve]:
+    """One picture of the test win rates of runs; none where there were no tests."""
+    series = [curve for curve in (run.curve() for run in runs) if curve is not None]
+    if not series:
+        return []
+    return [Curve("Beside other runs", "steps of all battles", "share of test battles won", series, smooth=False)]

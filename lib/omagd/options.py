@@ -16,6 +16,7 @@ from lib.omagd.learning.mixers import MIXERS
 from lib.omagd.learning.networks import AgentConfig
 from lib.omagd.learning.qmix import QmixConfig
 from lib.omagd.recon.options import ReconOptions, check_recon
+from lib.omagd.recon.predictor import HUNGARIAN
 from lib.omagd.recon.stages import PREDICTOR, TOKENIZER
 from lib.omagd.senses import EXPECTED, GUESSED, OBS, OBSERVE, RECONSTRUCTED, told_size
 
@@ -156,6 +157,8 @@ def check_all(config: OmagdOptions) -> None:
             raise UserError(f"--stage all makes its {name} itself: drop --{name}, or give --stage for the later ones")
     if "observe" in config.explicit and config.observe != RECONSTRUCTED:
         raise UserError(f"--stage all is for --observe reconstructed, not {config.observe}: give --stage qmix")
+    if config.matching == HUNGARIAN:
+        raise UserError(f"--stage all: agents cannot be told guesses of --matching {HUNGARIAN}; drop it")
     if config.report_json:
         raise UserError("--stage all: --report_json would be written three times; results.json is in each folder")
 
@@ -187,6 +190,8 @@ def check_options(config: OmagdOptions) -> list[str]:
             raise UserError(f"--{name} has no effect with --observe {config.observe}: give --observe reconstructed")
     if config.test_interval is not None and config.eval_every is not None:
         raise UserError("--test_interval counts steps, --eval_every updates between the same tests: give one")
+    if config.compare and not config.visualize:
+        raise UserError("--compare has no effect with --no_visualize: there is no report for other runs to stand in")
     if config.gradient_accumulation_steps != 1:
         raise UserError(
             f"--gradient_accumulation_steps {config.gradient_accumulation_steps}: an update of this size gains nothing"

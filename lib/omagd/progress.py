@@ -92,7 +92,15 @@ class Plan:
     def spent(self, progress: Progress) -> bool:
         """Whether a limit ends the run."""
         by_steps = self.config.max_steps is not None and progress.step >= self.config.max_steps
-        return by_steps or progress.share >= 1.0 or (progress.env_steps >= self.config.t_max and not self.due(progress))
+        return by_steps or progress.share >= 1.0 or self.played_out(progress)
+
+    def played_out(self, progress: Progress) -> bool:
+        """Whether t_max steps are played, and the update that they owe is done.
+
+        What was played beyond them, between an update's backward pass and its step, owes none.
+        """
+        beyond = progress.env_steps - self.config.t_max
+        return beyond >= self.per_step or (beyond >= 0 and not self.due(progress))
 
     def epsilon(self, progress: Progress) -> float:
         """The share of random actions in the next step."""

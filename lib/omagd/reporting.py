@@ -139,10 +139,11 @@ def write_run_report(
     ]
     tables, pictures = [Table("Test battles", columns, cells, caption, [0])], []
     if others:
-        mine = f"{config.observe}, this run"
-        beside = [comparison.row_of(mine, results), *(comparison.row_of(each.name, each.results) for each in others)]
-        tables.append(Table("Beside other runs", comparison.COLUMNS, beside, comparison.CAPTION, [0]))
-        pictures = comparison.compared(comparison.tests_of(mine, rows), others)
+        beside = [comparison.run_of(f"{config.observe}, this run", results, rows), *others]
+        tables.append(
+            Table("Beside other runs", comparison.COLUMNS, [run.row for run in beside], comparison.CAPTION, [0])
+        )
+        pictures = comparison.compared(beside)
     return write_report(
         run, title=f"QMIX on {fought(config)}", summary=summary,
         tables=tables, curves=pictures + curves(rows), figures=[], config=config_dict(config),

@@ -37,7 +37,7 @@ def configuration(folder: Path, data: Path) -> None:
 
 
 BAD_INPUTS = (
-    BadInput("no run to stand beside", "--compare nowhere,runs", ("--compare nowhere", "no finished run")),
+    BadInput("no run to stand beside", "--visualize --compare nowhere,runs", ("--compare nowhere", "no finished run")),
     BadInput("unknown map", "--map 3s6z", ("--map 3s6z", "did you mean 3s5z", "2c_vs_64zg")),
     BadInput("no sight", "--sight 0", ("--sight", "0", "> 0")),
     BadInput("ticks of another clock", "--tick_rate 20", ("--tick_rate 20", "16 or 22.4")),

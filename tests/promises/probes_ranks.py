@@ -9,20 +9,30 @@ from pathlib import Path
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from lib.local_average import Averaging
+
 
 def record_forwards(folder: str) -> None:
     """Before every forward pass with gradient, write one JSON line: digests of the weights and of the data."""
     file = Path(folder, f"{os.environ['RANK']}.jsonl").open("w", encoding="utf-8")
-    original = DistributedDataParallel.forward
+    original, begin = DistributedDataParallel.forward, Averaging.__init__
 
-    def forward(self, *args, **options):
+    def record(module, args, options) -> None:
         if torch.is_grad_enabled():
-            row = {"weights": digest(dict(self.module.named_parameters())), "data": digest([args, options])}
+            row = {"weights": digest(dict(module.named_parameters())), "data": digest([args, options])}
             file.write(json.dumps(row) + "\n")
             file.flush()
+
+    def forward(self, *args, **options):
+        record(self.module, args, options)
         return original(self, *args, **options)
 
-    DistributedDataParallel.forward = forward
+    def begin_averaging(self, *args, **options):
+        begin(self, *args, **options)
+        if self.shared:  # the module is called without its wrapper
+            self.model.register_forward_pre_hook(record, with_kwargs=True)
+
+    DistributedDataParallel.forward, Averaging.__init__ = forward, begin_averaging
 
 
 def digest(value) -> str:

@@ -10,12 +10,15 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
+HUGE = 1e30
 ENUMERATED = 4  # 24 permutations; 120 of five would cost more than the solver does
 
 
 def assign(costs: Tensor) -> Tensor:
     """(G, n, n) costs of target j at guess i -> int64 (G, n): the target of each guess, of the least sum."""
     groups, size, _ = costs.shape
+    # The solver refuses them; whoever learns from them ends by the loss, with its step and batch named.
+    costs = torch.nan_to_num(costs, nan=HUGE, posinf=HUGE, neginf=-HUGE)
     if size == 1:
         return torch.zeros(groups, 1, dtype=torch.int64, device=costs.device)
     if size <= ENUMERATED:

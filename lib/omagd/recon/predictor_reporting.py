@@ -39,7 +39,8 @@ def plan_notes(config, task, processes: int, updates: int) -> tuple[str, dict[st
     return batch, {
         "episodes": f"{parts}, on {config.map}, sight {config.sight:g}, by {config.policies}",
         "tokens": f"{config.tokenizer}, {task.about['sha256_of_codes'][:12]}",
-        "model": f"{parameters:,} parameters, memory {config.memory}, belief {hidden}, slots {slot}",
+        "model": f"{parameters:,} parameters, memory {config.memory}, belief {hidden}, slots {slot},"
+        f" matching {config.matching}",
         "plan": f"{updates:,} updates, {task.epoch_updates:,} an epoch",
     }
 
@@ -121,8 +122,9 @@ tags: [multi-agent, smac, partial-observability]
 ---
 # Guesses of unseen units on the map {config.map}
 
-From what an agent saw so far (memory `{config.memory}`), sight {config.sight:g}: whether each unit out of sight lives,
-its row, its tokens. Learnt from {config.graph_pretrain_episodes:,} episodes of `{config.policies}`.
+From what an agent saw so far (memory `{config.memory}`, matching `{config.matching}`), sight
+{config.sight:g}: whether each unit out of sight lives, its row, its tokens. Learnt from
+{config.graph_pretrain_episodes:,} episodes of `{config.policies}`.
 
 On episodes that were not learnt from, units that live and are not seen: position error
 {results["model_position_error"]:.3f} map units (last seen, else prior: {results["last_seen_position_error"]:.3f}),

@@ -151,22 +151,26 @@ class PredictorTask(Task):
         return {}
 
     def measure(self, part: str, rank: int, ranks: int) -> Tensor:
-        return measured(self.module, self.references, self.frames.all_of(part, rank, ranks), self.sight)
+        views = self.frames.all_of(part, rank, ranks)
+        return measured(self.module, self.references, views, self.sight, hungarian=part == TEST)
 
     def judge(self, sums: Tensor) -> dict[str, float]:
         return judged(sums)
 
 
 @torch.no_grad()
-def measured(module: Predictor, references: References, views: Iterator[Views], sight: float) -> Tensor:
+def measured(
+    module: Predictor, references: References, views: Iterator[Views], sight: float, hungarian: bool = True
+) -> Tensor:  # fmt: skip
     """Sums over all slots that had to be guessed: of every guesser and kind SUMS; of the model loss, slots asked, and
     for BINS of p(lives) how many slots, their p and how many lived; hits of its tokens where units of a kind may be
-    exchanged; of every reference's p(lives) the log loss."""
+    exchanged, and of how many (without `hungarian` none: it takes long); of every reference's p(lives) the log loss.
+    """
     device = module.normal.device
     found = torch.zeros(len(GUESSERS), len(KINDS), len(SUMS), dtype=torch.float64, device=device)
     bins = torch.zeros(3, BINS, dtype=torch.float64, device=device)
-    # Loss, slots, hits of place and condition with units exchanged, log losses of p(lives).
-    more = torch.zeros(5 + len(REFERENCES), dtype=torch.float64, device=device)
+    # Loss, slots; matched slots, their hits of place and condition; log losses of p(lives).
+    more = torch.zeros(6 + len(REFERENCES), dtype=torch.float64, device=device)
     tables = module.tables
     for one in views:
         guess = module.believe(one)
@@ -200,9 +204,11 @@ def measured(module: Predictor, references: References, views: Iterator[Views], 
             bins[row].index_add_(0, at, weights.double())
         more[0] += module.losses(one, guess)[0].double()
         more[1] += float(asked.sum())
-        more[2:4] += (best == tokens[module.matched(logits, tokens, living)]).double().sum(0)
+        if hungarian:
+            more[2] += float(lives.sum())
+            more[3:5] += (best == tokens[module.matched(logits, tokens, living)]).double().sum(0)
         for number, chance in enumerate([chances, *(told[name].lives for name in REFERENCES)]):
-            more[4 + number] += nn.functional.binary_cross_entropy(
+            more[5 + number] += nn.functional.binary_cross_entropy(
                 chance.double().clamp(1e-6, 1 - 1e-6), lives.double(), reduction="sum"
             )
     return torch.cat([found.flatten(), bins.flatten(), more])
@@ -215,7 +221,7 @@ def judged(sums: Tensor) -> dict[str, float]:
     arXiv 1706.04599).
     """
     size = len(GUESSERS) * len(KINDS) * len(SUMS)
-    table, bins, more = sums.split([size, 3 * BINS, 5 + len(REFERENCES)])
+    table, bins, more = sums.split([size, 3 * BINS, 6 + len(REFERENCES)])
     table, bins = table.view(len(GUESSERS), len(KINDS), len(SUMS)), bins.view(3, BINS)
     asked = max(float(more[1]), 1.0)
     figures = {"loss": float(more[0]) / asked, "slots": float(more[1])}
@@ -236,7 +242,8 @@ def judged(sums: Tensor) -> dict[str, float]:
     figures["existence_calibration_error"] = float((bins[1] - bins[2]).abs().sum()) / asked
     figures["lives_share"] = float(bins[2].sum()) / asked
     for number, name in enumerate(("model", *REFERENCES)):
-        figures[f"{name}_existence_loss"] = float(more[4 + number]) / asked
-    living = max(float(bins[2].sum()), 1.0)
-    figures |= {f"model_{key}_hungarian": float(more[2 + at]) / living for at, key in enumerate(("place", "condition"))}
+        figures[f"{name}_existence_loss"] = float(more[5 + number]) / asked
+    if more[2]:
+        for at, key in enumerate(("place", "condition")):
+            figures[f"model_{key}_hungarian"] = float(more[3 + at] / more[2])
     return figures

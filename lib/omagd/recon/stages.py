@@ -15,7 +15,7 @@ from lib.omagd.battle.layout import Layout
 from lib.omagd.battle.maps import find_map
 from lib.omagd.foreign.choose import EMBEDDED
 from lib.omagd.recon.episodes import EpisodeSet
-from lib.omagd.recon.predictor import Predictor, PredictorConfig
+from lib.omagd.recon.predictor import HUNGARIAN, Predictor, PredictorConfig
 from lib.omagd.recon.predictor_task import PredictorTask
 from lib.omagd.recon.tokenizer import Tokenizer, TokenizerConfig
 from lib.omagd.recon.tokenizer_task import TokenizerTask
@@ -73,6 +73,11 @@ def read_stage(config, stage: str, read_export: ReadExport) -> Artifact:
         kind = f"of --stage {described['stage']}" if "stage" in described else "of agents"
         raise UserError(f"--{stage} {path}: an export {kind}, no {stage}; {command_of(config, stage)} makes one")
     mine, theirs = {"map": config.map, **config.battle_options()}, described.get("battle", {})
+    if stage == PREDICTOR and described.get("matching") == HUNGARIAN:
+        raise UserError(
+            f"--{stage} {path}: learnt with --matching {HUNGARIAN}, where no slot is a certain unit, as actions are;"
+            f" {command_of(config, stage)} makes one that agents can be told"
+        )
     for name in SEEN:
         if theirs.get(name) != mine[name]:
             raise UserError(
@@ -115,7 +120,8 @@ def load_weights(module, tensors: dict[str, Tensor], source: str) -> None:
 def predictor_of(described, tensors: dict[str, Tensor], source: str) -> Predictor:
     """The predictor whose sizes are `described`, of its own export or that of agents. UserError when they disagree."""
     try:
-        sizes = {name: described[name] for name in PredictorConfig.__dataclass_fields__}
+        # An export of before may lack what came later; what has no default is missed by the class.
+        sizes = {name: described[name] for name in PredictorConfig.__dataclass_fields__ if name in described}
         module = Predictor(PredictorConfig(**{**sizes, "codes": tuple(sizes["codes"])}))
     except (TypeError, KeyError, RuntimeError) as error:
         raise _no_sizes(source, PREDICTOR, error) from None

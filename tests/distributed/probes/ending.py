@@ -6,6 +6,7 @@ import sys
 import time
 from dataclasses import dataclass
 
+from lib import launch
 from lib.args import RunArgs, option
 from lib.distributed import any_rank
 from lib.errors import UserError
@@ -21,6 +22,8 @@ class Config(RunArgs):
 
 def act(config: Config) -> None:
     if config.ending == "late" and os.environ["RANK"] == "1":
+        # The thread that ends ranks that do not come at all would be first.
+        launch._end_watch()
         time.sleep(config.late_s)
     if config.ending in ("user", "early", "late"):
         raise UserError("found nothing in the folder;\nexpected structures")

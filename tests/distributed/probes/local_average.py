@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from lib import local_average
 from lib.args import RunArgs
 from lib.distributed import state_hash
 from lib.launch import run, start
@@ -38,6 +39,7 @@ def gradient(model, rank: int, update: int, averaging: Averaging | None = None) 
 @dataclass
 class Config(RunArgs):
     end: str = ""
+    shared: bool = True
 
 
 def main(config: Config) -> None:
@@ -46,6 +48,8 @@ def main(config: Config) -> None:
     torch.manual_seed(0)
     bare = torch.nn.Sequential(torch.nn.Linear(7, 5), torch.nn.ReLU(), torch.nn.Linear(5, 3))
     model = acc.prepare(bare)
+    if not config.shared:
+        local_average._possible = lambda *_: False
     averaging = Averaging(acc, model, timeout_s=3.0)
     worst, found = 0.0, []
     for update in range(UPDATES):

@@ -176,32 +176,37 @@ def test_the_report_of_a_run(tmp_path):
 
 def finished(folder: Path, observe: str, rates: list[float], **changed) -> None:
     """A run of agents, as far as other runs read it."""
-    folder.mkdir()
-    rows = [
-        {"step": k, "env_steps": 1000 * k, "test/win_rate": rate, "train_s": 1.0 * k} for k, rate in enumerate(rates)
-    ]
+    folder.mkdir(parents=True)
+    rows = [{"step": k, "env_steps": 1000 * k, "test/win_rate": rate} for k, rate in enumerate(rates)]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    tallies = {name: Tally(8, int(8 * rates[-1]), 80.0, 200, 0, 10, 12) for name in reporting.PLAYERS}
-    results = reporting.results_of(tallies) | {"observe": observe, "map": "3m", "sight": 5.0, "env_steps": 7} | changed
-    (folder / "results.json").write_text(json.dumps(results), encoding="utf-8")
+    (folder / "results.json").write_text(json.dumps(results_of_a_run(observe, rates[-1]) | changed), encoding="utf-8")
+
+
+def results_of_a_run(observe: str, rate: float) -> dict:
+    tallies = {name: Tally(8, int(8 * rate), 80.0, 200, 0, 10, 12) for name in reporting.PLAYERS}
+    more = {"observe": observe, "map": "3m", "env": "embedded", "sight": 5.0, "processes": 1}
+    return reporting.results_of(tallies) | Progress(step=3, env_steps=3000).results() | more
 
 
 def test_other_runs_stand_beside_it(tmp_path):
-    """Three arms of a comparison in the report of the last."""
+    """Three arms of a comparison in the report of the last; a run of all stages, and one of the same name."""
     finished(tmp_path / "first", "obs", [0.0, 0.25])
-    finished(tmp_path / "second", "full_obs", [0.0, 0.5, 0.75], sight=None)
-    others = comparison.read_runs(f"{tmp_path}/first,{tmp_path}/second", read_metrics)
-    assert [run.name for run in others] == ["obs, first", "full_obs, second"]
-    mine = [{"step": 3, "env_steps": 3000, "test/win_rate": 0.4, "test/return": 8.0, "train_s": 1.5}]
-    (curve,) = comparison.compared(comparison.tests_of("obs, this run", mine), others)
+    finished(tmp_path / "second" / "qmix", "full_obs", [0.0, 0.5, 0.75], sight=None)
+    finished(tmp_path / "other" / "first", "obs", [0.5])
+    others = comparison.read_runs(f"{tmp_path}/first, {tmp_path}/second,{tmp_path}/other/first", read_metrics)
+    assert [run.name for run in others] == ["obs, first", "full_obs, second", "obs, first (2)"]
+    rows = [{"step": 2, "env_steps": 2000, "error": 0.5}, {"step": 3, "test/win_rate": 0.4, "train_s": 1.5}]
+    mine = comparison.run_of("obs, this run", results_of_a_run("obs", 0.25), rows)
+    (curve,) = comparison.compared([mine, *others])
     assert [(one.label, list(one.x), list(one.y)) for one in curve.series] == [
-        ("obs, this run", [3000], [0.4]),
+        ("obs, this run", [2000], [0.4]),
         ("obs, first", [0, 1000], [0.0, 0.25]),
         ("full_obs, second", [0, 1000, 2000], [0.0, 0.5, 0.75]),
+        ("obs, first (2)", [0], [0.5]),
     ]
     tallies = {name: Tally(8, 2, 80.0, 200, 0, 10, 12) for name in reporting.PLAYERS}
-    results = reporting.results_of(tallies) | Progress(step=3).results() | {"processes": 1, "map": "3m", "sight": 5.0}
-    page = reporting.write_run_report(tmp_path, options(), results, tallies, mine, None, others).read_text()
+    results = results_of_a_run("obs", 0.25)
+    page = reporting.write_run_report(tmp_path, options(), results, tallies, rows, None, others).read_text("utf-8")
     assert "Beside other runs" in page and "<td>full_obs, second</td>" in page and "of each type" in page
 
 
@@ -210,9 +215,30 @@ def test_what_cannot_stand_beside_it(tmp_path):
     (tmp_path / "empty").mkdir()
     finished(tmp_path / "tokens", "obs", [0.5])
     (tmp_path / "tokens" / "results.json").write_text(json.dumps({"stage": "tokenizer"}))
+    finished(tmp_path / "listed", "obs", [0.5])
+    (tmp_path / "listed" / "results.json").write_text("[1]")
     finished(tmp_path / "half", "obs", [0.5])
     (tmp_path / "half" / "metrics.jsonl").unlink()
+    finished(tmp_path / "odd", "obs", [0.5])
+    (tmp_path / "odd" / "metrics.jsonl").write_text('{"step": 1, "test/win_rate": null}\n')
     assert comparison.read_runs(None, read_metrics) == []
-    for name in ("empty", "tokens", "half", "missing"):
+    for name in ("empty", "tokens", "listed", "half", "odd", "missing"):
         with pytest.raises(UserError, match=f"--compare {tmp_path}/{name}: no finished run of --stage qmix is there"):
             comparison.read_runs(f"{tmp_path}/fine,{tmp_path}/{name}", read_metrics)
+    with pytest.raises(UserError, match="--compare has no effect with --no_visualize"):
+        check_options(options("--compare", str(tmp_path / "fine"), "--no_visualize"))
+
+
+def test_the_update_that_the_last_steps_owe():
+    """Steps beyond t_max, played between a backward pass and its step, owe none."""
+    plan = Plan(options("--t_max", "100000", "--batch_size_run", "64", "--steps_per_update", "256"), MAPS["3m"], 2)
+    first = plan.first_update
+    for played, step in ((first + 3, 0), (first + 4, 0), (first + 4, 1)):
+        progress = Progress(step=step, played=played, env_steps=played * plan.per_step)
+        assert plan.due(progress) == (step == 0 and played == first + 4) and not plan.spent(progress)
+    at_end = 782  # plays: 100,096 steps
+    for played, owed, spent in ((at_end - 1, True, False), (at_end, True, False), (at_end + 1, True, True),
+                                (at_end, False, True)):  # fmt: skip
+        step = (played - first) // 4 - owed
+        progress = Progress(step=step, played=played, env_steps=played * plan.per_step)
+        assert plan.due(progress) == owed and plan.spent(progress) == spent, played

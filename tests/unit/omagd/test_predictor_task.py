@@ -12,7 +12,7 @@ from lib.omagd.recon.episodes import MIXTURE, TEST, TRAIN, collect, read_mixture
 from lib.omagd.recon.predictor import PLACE_AT, Predictor, PredictorConfig
 from lib.omagd.recon.predictor_task import BINS, GUESSERS, KINDS, SUMS, PredictorTask, judged
 from lib.omagd.recon.references import REFERENCES, Common
-from lib.omagd.recon.stages import exported, predictor_stage, read_stage
+from lib.omagd.recon.stages import exported, predictor_of, predictor_stage, read_stage
 from lib.omagd.recon.tokenizer import Tokenizer, TokenizerConfig
 
 RANKS = SimpleNamespace(index=0, count=1, device=torch.device("cpu"))
@@ -194,7 +194,7 @@ def test_calibration_is_the_gap_in_each_bin():
     bins = torch.zeros(3, BINS, dtype=torch.float64)
     bins[:, 18] = torch.tensor([10.0, 9.0, 8.0])
     bins[:, 2] = torch.tensor([30.0, 3.0, 6.0])
-    more = torch.tensor([0.0, 40.0] + [0.0] * (3 + len(REFERENCES)))
+    more = torch.tensor([0.0, 40.0] + [0.0] * (4 + len(REFERENCES)))
     figures = judged(torch.cat([torch.zeros(size), bins.flatten(), more]))
     assert figures["existence_calibration_error"] == pytest.approx(4 / 40)
     assert figures["lives_share"] == pytest.approx(14 / 40)
@@ -250,3 +250,22 @@ def test_what_is_no_export_of_the_stage_before_is_refused_by_name(tokenizer):
 def test_weights_of_other_sizes_are_refused(played, tokenizer):
     with pytest.raises(UserError, match=r"--tokenizer there: its weights are not those of its config\.json"):
         predictor_stage(options(tokenizer="there"), played, RANKS, read(tokenizer, codes=[32, 8]))
+
+
+def test_guesses_without_what_came_later_are_read(played, tokenizer):
+    """An export made before `--matching` was there; one of other sizes is refused all the same."""
+    stage = predictor_stage(options(tokenizer="there"), played, RANKS, read(tokenizer))
+    module = stage.task.module
+    older = {name: value for name, value in stage.config.items() if name != "matching"}
+    assert predictor_of(older, dict(module.state_dict()), "there").config == module.config
+    del older["nodes"]
+    with pytest.raises(UserError, match=r"there: its config\.json has no sizes of a predictor"):
+        predictor_of(older, dict(module.state_dict()), "there")
+
+
+def test_guesses_of_exchanged_slots_are_not_for_agents(played, tokenizer):
+    made = predictor_stage(options(tokenizer="there", matching="hungarian"), played, RANKS, read(tokenizer)).config
+    agents = OmagdOptions(stage="qmix", map="2s3z", sight=5.0, observe="reconstructed", predictor="there")
+    with pytest.raises(UserError, match=r"learnt with --matching hungarian.*--stage predictor.*makes"):
+        read_stage(agents, "predictor", lambda path: ({}, made))
+    read_stage(agents, "predictor", lambda path: ({}, made | {"matching": "slots"}))

@@ -33,3 +33,11 @@ def test_rows_are_matched_within_their_group():
     found = matching.matched(logs, torch.stack([places, conditions], -1), groups)
     assert torch.equal(found, truth)
     assert matching.matched([each[:0] for each in logs], torch.zeros(0, 2).long(), groups[:0]).tolist() == []
+
+
+@pytest.mark.parametrize("size", [3, 6])
+def test_costs_that_are_not_finite_are_assigned_all_the_same(size):
+    """The run ends by its loss, with step and batch named, and not in the solver."""
+    costs = torch.rand(2, size, size, generator=torch.Generator().manual_seed(0))
+    costs[0], costs[1, 0] = float("nan"), float("inf")
+    assert [sorted(one) for one in matching.assign(costs).tolist()] == [list(range(size))] * 2
