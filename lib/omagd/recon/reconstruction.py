@@ -38,14 +38,12 @@ class Reconstruction:
         agents, nodes, width, hidden = layout.n_agents, config.nodes, config.node_width, config.hidden
         rows = count * agents
         self.hidden = torch.zeros(rows, hidden, device=device)
+        self.times = torch.zeros(count, dtype=torch.int32, device=device)
         with torch_stream(device):
             self.arrays = Arrays()
             self._share("obs", (rows, layout.obs_size))
             self._share("visible", (rows, nodes), torch.uint8)
-            self._share("last_actions", (rows,), torch.int64)
-            self._share("times", (count,), torch.int32)
             self._share("slots", (rows, nodes, width + FLAGS))
-            self._share("inner", (rows, hidden))
             self._share("tells", (nodes - 1, rows, TELLS + width))
             self._share("rows", (nodes - 1, rows, width) if likeliest else (1, 1, 1))
             self._share("told", (rows, self.size(layout)))
@@ -66,8 +64,7 @@ class Reconstruction:
         """Sizes, places in the observation, and what the weights say of time, actions and numbers of agents."""
         predictor, config, layout, arrays = self.predictor, self.predictor.config, self.layout, self.arrays
         nodes, places = config.nodes, Nodes(layout)
-        arrays.agents, arrays.nodes, arrays.width = layout.n_agents, nodes, config.node_width
-        arrays.observed, arrays.hidden, arrays.latest = layout.obs_size, config.hidden, config.limit
+        arrays.nodes, arrays.width, arrays.observed = nodes, config.node_width, layout.obs_size
         arrays.forgets, arrays.decoded = int(config.memory == "none"), int(self.likeliest)
         arrays.fading = math.exp(-1.0 / FADING)
         source = torch.where(places.source < layout.obs_size, places.source, layout.obs_size - 1 - places.source)
@@ -85,9 +82,7 @@ class Reconstruction:
         times = (
             predictor.waves_of(torch.arange(config.limit + 1, device=self.device)) @ predictor.sees.weight[:, slots:].T
         )
-        self._share("times_table", tuple(times.shape), value=times + predictor.sees.bias)
-        for name, table in (("actions_table", predictor.last_action), ("numbers_table", predictor.number)):
-            self._share(name, tuple(table.weight.shape), value=table.weight)
+        self._times = times + predictor.sees.bias
         # Of each node but the first the weights of its kind.
         self._recalls = torch.stack([predictor.recalls_of(int(kind)).T for kind in predictor.types[1:]])
         expects = predictor.expects
@@ -107,10 +102,11 @@ class Reconstruction:
         predictor, config = self.predictor, self.predictor.config
         self.obs.view_as(obs).copy_(obs)
         self.visible.view_as(visible).copy_(visible)
-        self.last_actions.view_as(last_actions).copy_(last_actions)
         self._look()
+        inner = predictor.last_action(last_actions) + predictor.number.weight
+        inner += self._times[self.times.clamp_max(config.limit)].unsqueeze(1)
         self.times += 1
-        inner = torch.addmm(self.inner, self.slots.flatten(1), self._sees).relu_()
+        inner = torch.addmm(inner.flatten(0, 1), self.slots.flatten(1), self._sees).relu_()
         self.hidden = predictor.remember(inner, self.hidden)
         weights, bias = self._expects
         expected = torch.addmm(bias, self.hidden, weights).view(len(inner), -1, config.slot).transpose(0, 1)
@@ -120,6 +116,7 @@ class Reconstruction:
         if self.likeliest:
             for node, kind in enumerate(predictor.types[1:]):  # all at once have logits of every code
                 self.rows[node] = predictor.decoded(found[node], kind)
+        self.told[:, : self.obs.shape[1]] = self.obs
         self._complete()
         return self.told.view(self.count, -1, self.told.shape[-1])
 

@@ -1,6 +1,6 @@
 """What `reconstruction.py` does beside products of matrices, as two Warp kernels: one thread is one agent of a battle.
 
-`look` takes in what is seen now and writes the input of the memory; `complete` writes what the agent is told.
+`look` takes in what is seen now; `complete` writes guesses over the zeros that are observed of what is not seen.
 """
 
 import warp as wp
@@ -15,29 +15,20 @@ OPTIONS = {"max_unroll": 1, "enable_backward": False}
 
 @wp.struct
 class Arrays:
-    """R agents of all battles, N nodes of F numbers, H numbers of the memory; `told` has O + 4 (N - 1)."""
+    """R agents of all battles, N nodes of F numbers; `told` begins with the O observed, and has 4 (N - 1) more."""
 
-    agents: int
     nodes: int
     width: int
     observed: int
-    hidden: int
-    latest: int  # row of the last step of `times_table`
     forgets: int  # 1: nothing is kept from step to step
     decoded: int  # 1: `rows` are what is guessed
     fading: float
     obs: wp.array2d(dtype=wp.float32)  # [R, O]
     visible: wp.array2d(dtype=wp.uint8)  # [R, N]
-    last_actions: wp.array(dtype=wp.int64)  # [R]
-    times: wp.array(dtype=wp.int32)  # [battles]
     source: wp.array2d(dtype=wp.int32)  # [N, F]: place in the observation; -1: 0, -2: 1
     starts: wp.array(dtype=wp.int32)  # [N]: first number of a node's block in the observation
     widths: wp.array(dtype=wp.int32)  # [N]: how many it has
     slots: wp.array3d(dtype=wp.float32)  # [R, N, F + FLAGS]: rows as seen last, with flags
-    times_table: wp.array2d(dtype=wp.float32)  # [steps, H]
-    actions_table: wp.array2d(dtype=wp.float32)  # [C + 1, H]
-    numbers_table: wp.array2d(dtype=wp.float32)  # [A, H]
-    inner: wp.array2d(dtype=wp.float32)  # [R, H]
     normal: wp.array2d(dtype=wp.float32)  # [N, F]
     deviation: wp.array2d(dtype=wp.float32)  # [N, F]
     columns: wp.array2d(dtype=wp.float32)  # [N, F]
@@ -49,7 +40,7 @@ class Arrays:
 @wp.kernel(module_options=OPTIONS, module="unique")
 def look(a: Arrays):
     row = wp.tid()
-    battle, agent, width = row / a.agents, row % a.agents, a.width
+    width = a.width
     for node in range(a.nodes):
         if a.visible[row, node] != wp.uint8(0):
             for column in range(width):
@@ -69,9 +60,6 @@ def look(a: Arrays):
             if a.forgets != 0:
                 for column in range(width + _FLAGS):
                     a.slots[row, node, column] = 0.0
-    time, action = wp.min(a.times[battle], a.latest), int(a.last_actions[row])
-    for k in range(a.hidden):
-        a.inner[row, k] = a.times_table[time, k] + a.actions_table[action, k] + a.numbers_table[agent, k]
 
 
 @wp.func
@@ -83,12 +71,10 @@ def chance(value: float):
 def complete(a: Arrays):
     row = wp.tid()
     width, observed = a.width, a.observed
-    if a.visible[row, 0] == wp.uint8(0):  # dead
-        for column in range(observed + _SIGNS * (a.nodes - 1)):
-            a.told[row, column] = 0.0
+    if a.visible[row, 0] == wp.uint8(0):  # dead: it observes zeros as it is
+        for column in range(_SIGNS * (a.nodes - 1)):
+            a.told[row, observed + column] = 0.0
         return
-    for column in range(observed):
-        a.told[row, column] = a.obs[row, column]
     for other in range(a.nodes - 1):
         node, signs = other + 1, observed + _SIGNS * other
         if a.visible[row, node] != wp.uint8(0):
