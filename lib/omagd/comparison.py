@@ -1,6 +1,7 @@
 """Other runs beside this one: the win rates they reached, and how fast."""
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +32,7 @@ def read_runs(listed: str | None, read_rows: Callable[[Path], list[dict]]) -> li
 
     read_rows: `lib.runlog.read_metrics`.
     """
-    found = []
+    found, names = [], Counter()
     for folder in filter(None, (words.strip() for words in (listed or "").split(","))):
         place = Path(folder).resolve()
         if (place / AGENTS_OF_ALL / "results.json").is_file():
@@ -39,8 +40,9 @@ def read_runs(listed: str | None, read_rows: Callable[[Path], list[dict]]) -> li
         try:
             results = json.loads((place / "results.json").read_text(encoding="utf-8"))
             name = f"{results['observe']}, {place.parent.name if place.name == AGENTS_OF_ALL else place.name}"
-            again = sum(run.name.split(" (")[0] == name for run in found)
-            run = run_of(f"{name} ({again + 1})" if again else name, results, read_rows(place / "metrics.jsonl"))
+            names[name] += 1
+            title = name if names[name] == 1 else f"{name} ({names[name]})"
+            run = run_of(title, results, read_rows(place / "metrics.jsonl"))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(
                 f"--compare {folder}: no finished run of --stage qmix is there ({type(error).__name__}: {error})"

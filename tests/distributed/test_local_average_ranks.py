@@ -5,7 +5,7 @@ import platform
 import pytest
 from launching import ACCELERATE, CONFIGS, PROBES, environment, launch
 
-pytestmark = pytest.mark.skipif(
+on_x86 = pytest.mark.skipif(
     platform.machine().lower() not in ("x86_64", "amd64"), reason="shared memory is used on x86 alone"
 )
 
@@ -18,7 +18,7 @@ def ranks(tmp_path, *flags: str) -> list[dict]:
     return ended.ranks
 
 
-@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("shared", [pytest.param(True, marks=on_x86), False])
 def test_two_hundred_means(tmp_path, shared):
     """Through memory, and, as on GPUs and on several machines, by DDP."""
     one, other = ranks(tmp_path, *([] if shared else ["--no_shared"]))
@@ -27,6 +27,7 @@ def test_two_hundred_means(tmp_path, shared):
     assert max(one["worst"], other["worst"]) < 3e-7
 
 
+@on_x86
 def test_a_rank_that_stays_silent_is_given_up(tmp_path):
     _, waiting = ranks(tmp_path, "--end", "silent")
     assert "timed out after" in waiting["error"] and 3.0 <= waiting["after_s"] < 4.5
