@@ -15,7 +15,7 @@ import math
 import os
 import sys
 from dataclasses import asdict, dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 import torch
@@ -109,9 +109,9 @@ class Session:
     told: torch.Tensor | None = None  # by all processes with the last gradients, until it is looked at
     others: list[FormerRun] = field(default_factory=list)  # of --compare
 
-    @property
+    @cached_property
     def bare(self) -> Learner:
-        """Agent and mixer, without the wrapper of data parallel training."""
+        """Agent and mixer, without the wrapper of data parallel training; looking through it takes long."""
         return self.acc.unwrap_model(self.learner)
 
 
@@ -330,6 +330,8 @@ def update(session: Session) -> None:
     its batch is drawn: nobody waits then for one that is a little late, and one process does the same as many.
     """
     acc, config, progress, plan = session.acc, session.config, session.progress, session.plan
+    for group in session.optimiser.param_groups:
+        group["lr"] = session.rate * plan.rate_factor(progress)
     batch = session.drawn or draw(session)
     loss, sums = session.averaging.model(batch, session.targets)
     acc.backward(loss)
@@ -481,8 +483,6 @@ def restore(session: Session, found) -> None:
     state = load_checkpoint(acc, found, model=session.learner, optimizer=session.optimiser)
     sides = {"env": EMBEDDED, **state["battle"]}, described(session)
     refuse_other(found, *({f"--{name}": value for name, value in side.items()} for side in sides))
-    for group in session.optimiser.param_groups:
-        group["lr"] = session.rate
     session.progress = Progress(**state["progress"])
     session.saved_step = session.progress.step
     session.targets.load_state_dict(under_prefix("targets", load_common(acc, found)))

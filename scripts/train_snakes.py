@@ -11,6 +11,7 @@ import math
 import os
 import sys
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from accelerate import Accelerator
@@ -75,9 +76,9 @@ class Session:
     log: RunLog | None = None
     saved_step: int = -1
 
-    @property
+    @cached_property
     def actor(self):
-        """The actor that plays, without the wrapper of data parallel training."""
+        """The actor that plays, without the wrapper of data parallel training; looking through it takes long."""
         return self.acc.unwrap_model(self.learner).actor
 
     @property

@@ -96,6 +96,10 @@ class OmagdOptions(FormerNames, ReconOptions, BattleOptions):
         200_000, "steps kept by each process; fewer episodes where they fill it", "learning", minimum=1
     )
     lr: float = option(1e-3, "learning rate of Adam, before --lr_scale", "learning", above=0)
+    lr_schedule: str = option(
+        "constant", "linear: to a tenth at --t_max, or at --max_minutes where that is nearer", "learning",
+        choices=("constant", "linear"),
+    )  # fmt: skip
     max_grad_norm: float = option(10.0, "clip the gradient to this norm; 0 = no clipping", "learning", minimum=0)
     gamma: float = option(0.99, "discount of a step", "learning", minimum=0, maximum=1)
     td_lambda: float = option(0.6, "share of later returns in the target", "learning", minimum=0, maximum=1)

@@ -102,6 +102,12 @@ class Plan:
         beyond = progress.env_steps - self.config.t_max
         return beyond >= self.per_step or (beyond >= 0 and not self.due(progress))
 
+    def rate_factor(self, progress: Progress) -> float:
+        """What the learning rate of an update is multiplied with."""
+        if self.config.lr_schedule == "constant":
+            return 1.0
+        return 1.0 - 0.9 * min(1.0, max(progress.env_steps / self.config.t_max, progress.share))
+
     def epsilon(self, progress: Progress) -> float:
         """The share of random actions in the next step."""
         start, finish = self.config.epsilon_start, self.config.epsilon_finish

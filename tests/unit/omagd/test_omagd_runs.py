@@ -93,6 +93,13 @@ def test_limits_of_updates_and_time():
     assert plan.spent(Progress(step=3)) and plan.spent(Progress(share=1.0)) and not plan.spent(Progress(step=2))
 
 
+def test_the_learning_rate_falls_with_steps_or_time():
+    plan = Plan(options("--lr_schedule", "linear", "--t_max", "10000"), MAPS["3m"], 1)
+    for steps, share, expected in ((0, 0.0, 1.0), (5000, 0.0, 0.55), (5000, 0.8, 0.28), (20_000, 0.1, 0.1)):
+        assert plan.rate_factor(Progress(env_steps=steps, share=share)) == pytest.approx(expected)
+    assert Plan(options("--t_max", "10000"), MAPS["3m"], 1).rate_factor(Progress(env_steps=9000, share=0.9)) == 1.0
+
+
 def test_better_tests_are_noted():
     progress = Progress(step=5)
     assert progress.judged(0.0) and (progress.best_step, progress.validated_step) == (5, 5)
