@@ -56,7 +56,7 @@ from lib.omagd.options import AGENTS, ALIASES, ALL, OmagdOptions, check_buffers,
 from lib.omagd.players import NetworkPlayer, ScriptedPlayer, greedy
 from lib.omagd.progress import Plan, Progress
 from lib.omagd.recon import predictor_reporting, tokenizer_reporting
-from lib.omagd.recon.episodes import collect, read_mixture
+from lib.omagd.recon.episodes import EpisodeSet, collect, read_mixture
 from lib.omagd.recon.stages import (
     PREDICTOR,
     TOKENIZER,
@@ -66,6 +66,7 @@ from lib.omagd.recon.stages import (
     read_stage,
     tokenizer_stage,
 )
+from lib.omagd.recon.stored import are_kept, keep, read_episodes, settle_stored
 from lib.omagd.replay import record_battle
 from lib.omagd.senses import GUESSES, RECONSTRUCTED, Eyes, told_size
 from lib.rank_files import under_prefix, with_prefix
@@ -120,6 +121,7 @@ def main(config: OmagdOptions) -> None:
     acc = launch.start(config, precision="fp32", sharding=False, handlers=(ONE_BUCKET,))
     notes = settle_former(config) + check_options(config)
     check_buffers(config)
+    notes += settle_stored(config)
     others = read_runs(config.compare, read_metrics)
     for number, each in enumerate(stages_of(config)):
         if config.stage == ALL and config.resume == "auto" and on_main(acc, partial(ended, each.output_dir)):
@@ -161,12 +163,7 @@ def train_before(acc: Accelerator, run: RunDirectory, config: OmagdOptions, made
 
     made_before: the tokens that the guesses are made in. False when a signal ended it.
     """
-    played = collect(
-        config.map, read_mixture(config.policies), config.graph_pretrain_episodes,
-        seed=derive(config.seed, "episodes") % 2**63, neighbours=int(os.environ.get("LOCAL_WORLD_SIZE", "1")),
-        **config.battle_options(),
-    )  # fmt: skip
-    assert_equal_across_ranks(acc, played.digest(), "episodes")
+    played = episodes_of(acc, config)
     seed_global(config.seed, config.stage)
     ranks = Ranks(acc)
     if config.stage == TOKENIZER:
@@ -204,6 +201,23 @@ def train_before(acc: Accelerator, run: RunDirectory, config: OmagdOptions, made
             flush=True,
         )
     return True
+
+
+def episodes_of(acc: Accelerator, config: OmagdOptions) -> EpisodeSet:
+    """What stages 1 and 2 learn from: as kept in --pretrain_buffer_path, or played by every process."""
+    neighbours = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    kept = are_kept(config)
+    if kept:
+        played = read_episodes(config.pretrain_buffer_path, neighbours=neighbours)
+    else:
+        played = collect(
+            config.map, read_mixture(config.policies), config.graph_pretrain_episodes,
+            seed=derive(config.seed, "episodes") % 2**63, neighbours=neighbours, **config.battle_options(),
+        )  # fmt: skip
+    assert_equal_across_ranks(acc, played.digest(), "episodes")  # by then all have looked whether they are there
+    if config.save_pretrain_buffer and not kept and not config.dry_run:
+        on_main(acc, partial(keep, played, config))
+    return played
 
 
 def train_agents(

@@ -103,6 +103,7 @@ TOKENIZER_INPUTS = (
     BadInput("tokens of a game of others", "--env smaclite --map 2s3z", ("--stage tokenizer", "drop --env")),
     BadInput("no such policy", "--policies nearst:1", ("--policies nearst:1", "nearest")),
     BadInput("episodes for one thing alone", "--graph_pretrain_episodes 2", ("--graph_pretrain_episodes 2", "or more")),
+    BadInput("no kept episodes", "--pretrain_buffer_path nowhere", ("nowhere", "--save_pretrain_buffer")),
     BadInput("no codes", "--n_codes 1", ("--n_codes", "1", ">= 2")),
     BadInput("unknown map", "--map 3s6z", ("--map 3s6z", "did you mean 3s5z")),
     BadInput("a flag of the agents", "--mixer vdn", ("--mixer", "--stage tokenizer does not use it")),

@@ -20,6 +20,10 @@ class ReconOptions:
         2000, "episodes that tokens and guesses are learnt from; each process plays all", "reconstruction", minimum=1
     )
     policies: str = option(MIXTURE, "who plays them: player@epsilon:part,...", "reconstruction")
+    pretrain_buffer_path: str | None = option(
+        None, "folder of episodes that are kept: they are taken instead of being played", "reconstruction"
+    )
+    save_pretrain_buffer: bool = option(False, "play them and keep them there", "reconstruction")
     graph_lr: float | None = option(
         None, "learning rate of Adam, before --lr_scale; default 1e-3 for tokens, 5e-3 for guesses", "reconstruction",
         above=0,
