@@ -120,8 +120,12 @@ def beside(path: Path, prefix: str) -> Path:
 
 
 @contextlib.contextmanager
-def atomic_directory(final: Path, needed_bytes: int, notes: list[str] | None = None) -> Iterator[Path]:
+def atomic_directory(
+    final: Path, needed_bytes: int, notes: list[str] | None = None, replaces: bool = True
+) -> Iterator[Path]:
     """Yields an empty temporary folder beside `final`; on leaving it is fsynced and takes the place of `final`.
+
+    Without `replaces` the place has to be free or an empty folder: else UserError, and what is there stays.
 
     An exception removes it and leaves `final` untouched. Disk errors become UserError with the folder, the bytes needed
     and the bytes free. The free space is looked at first, so that a hopeless write does not fill the disk. A replaced
@@ -139,7 +143,7 @@ def atomic_directory(final: Path, needed_bytes: int, notes: list[str] | None = N
             for file in temporary.iterdir():
                 fsync_file(file)
             fsync_directory(temporary)
-            left = _take_place(temporary, final)
+            left = _take_place(temporary, final) if replaces else _take_free_place(temporary, final)
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
@@ -163,6 +167,18 @@ def _take_place(temporary: Path, final: Path) -> list[str]:
         raise
     fsync_directory(final.parent)
     return discard(aside)
+
+
+def _take_free_place(temporary: Path, final: Path) -> list[str]:
+    """Rename onto nothing or an empty folder, which the system itself makes sure of."""
+    try:
+        os.rename(temporary, final)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            raise
+        raise UserError(f"{final} is no longer free: something was put there meanwhile; it is left as it is") from None
+    fsync_directory(final.parent)
+    return []
 
 
 def discard(path: Path) -> list[str]:

@@ -40,6 +40,7 @@ from lib.checkpoint import (
 )
 from lib.clock import StepClock
 from lib.distributed import assert_equal_across_ranks, global_sums, state_hash
+from lib.errors import UserError
 from lib.fitting import Fit
 from lib.local_average import Averaging
 from lib.manifests import read_manifest
@@ -69,7 +70,7 @@ from lib.omagd.recon.stages import (
 from lib.omagd.recon.stored import are_kept, keep, read_episodes, settle_stored
 from lib.omagd.replay import record_battle
 from lib.omagd.senses import GUESSES, RECONSTRUCTED, Eyes, told_size
-from lib.rank_files import under_prefix, with_prefix
+from lib.rank_files import raise_anywhere, under_prefix, with_prefix
 from lib.ranks import Ranks
 from lib.recent import RecentUpdates
 from lib.runlog import RunLog, read_metrics, tracker_kinds
@@ -121,15 +122,16 @@ def main(config: OmagdOptions) -> None:
     acc = launch.start(config, precision="fp32", sharding=False, handlers=(ONE_BUCKET,))
     notes = settle_former(config) + check_options(config)
     check_buffers(config)
-    notes += settle_stored(config)
+    notes += settle_stored(config, [each.output_dir for each in stages_of(config)])
     others = read_runs(config.compare, read_metrics)
-    for number, each in enumerate(stages_of(config)):
+    for each in stages_of(config):
         if config.stage == ALL and config.resume == "auto" and on_main(acc, partial(ended, each.output_dir)):
             acc.print(f"stage {each.stage}: ended before, in {each.output_dir}; it is taken as it is")
             continue
         acc.free_memory()  # of the stage before
-        if not run_stage(acc, each, others, notes if number == 0 else []):
+        if not run_stage(acc, each, others, notes):
             break
+        notes = []  # the first of them has said it
         if config.stage == ALL and config.dry_run:
             acc.print("the later stages are learnt from what this one makes: they are not planned before")
             break
@@ -163,7 +165,7 @@ def train_before(acc: Accelerator, run: RunDirectory, config: OmagdOptions, made
 
     made_before: the tokens that the guesses are made in. False when a signal ended it.
     """
-    played = episodes_of(acc, config)
+    played = episodes_of(acc, run, config)
     seed_global(config.seed, config.stage)
     ranks = Ranks(acc)
     if config.stage == TOKENIZER:
@@ -203,20 +205,26 @@ def train_before(acc: Accelerator, run: RunDirectory, config: OmagdOptions, made
     return True
 
 
-def episodes_of(acc: Accelerator, config: OmagdOptions) -> EpisodeSet:
+def episodes_of(acc: Accelerator, run: RunDirectory, config: OmagdOptions) -> EpisodeSet:
     """What stages 1 and 2 learn from: as kept in --pretrain_buffer_path, or played by every process."""
     neighbours = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    kept = are_kept(config)
-    if kept:
-        played = read_episodes(config.pretrain_buffer_path, neighbours=neighbours)
+    # One look for all: some may not see what another has just written.
+    kept = on_main(acc, partial(are_kept, config))
+    played, failure = None, ""
+    if kept or (config.pretrain_buffer_path is not None and not config.save_pretrain_buffer):
+        try:
+            played = read_episodes(config, neighbours=neighbours)
+        except UserError as error:
+            failure = str(error)
     else:
         played = collect(
             config.map, read_mixture(config.policies), config.graph_pretrain_episodes,
             seed=derive(config.seed, "episodes") % 2**63, neighbours=neighbours, **config.battle_options(),
         )  # fmt: skip
-    assert_equal_across_ranks(acc, played.digest(), "episodes")  # by then all have looked whether they are there
+    raise_anywhere(acc, failure)
+    assert_equal_across_ranks(acc, played.digest(), "episodes")
     if config.save_pretrain_buffer and not kept and not config.dry_run:
-        on_main(acc, partial(keep, played, config))
+        run.note(acc, on_main(acc, partial(keep, played, config)))
     return played
 
 

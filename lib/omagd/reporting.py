@@ -30,7 +30,9 @@ def plan_notes(config: OmagdOptions, parameters: int, plan: Plan, layout, proces
         "replay": f"up to {config.buffer_size:,} episodes and {config.buffer_steps:,} steps a process,"
         f" {size:,.0f} MiB when it is full",
         "plan": f"{config.t_max:,} steps in all, {plan.updates:,} updates, one for {config.steps_per_update} steps a"
-        f" process" + (f", at most {config.max_minutes:g} minutes" if config.max_minutes else ""),
+        f" process"
+        + (f", at most {config.max_minutes:g} minutes" if config.max_minutes else "")
+        + f", learning rate {config.lr_schedule}",
     }
 
 

@@ -64,7 +64,7 @@ OMAGD = TrainerCase(
     flags=(
         "--map 3m --batch_size_run 12 --per_device_batch_size 6 --buffer_size 200 --buffer_steps 2500 "
         "--rnn_hidden_dim 16 --steps_per_update 48 --target_update_interval 6 --epsilon_anneal_time 2000 --lr 5e-3 "
-        "--lr_schedule linear --t_max 4000 --max_steps 12 --save_every 1 --log_every 1 --eval_every 3 "
+        "--lr_schedule linear --t_max 8000 --max_steps 12 --save_every 1 --log_every 1 --eval_every 3 "
         "--test_nepisode 6 --final_nepisode 6 --report_to none --no_visualize --dist_timeout 60"
     ),
     steps=12,

@@ -1,7 +1,8 @@
 """Episodes of many kinds of play, from which tokens and their predictors are learnt, told apart by their numbers.
 
 An episode is a function of its number, of who plays it, the seed, the map and its options; who plays it follows from
-the mixture and the number of all episodes. Every process plays all of them itself, and a resumed run plays them again.
+the mixture and the number of all episodes. Every process plays all of them itself, and a resumed run plays them again,
+unless they are kept (`stored.py`).
 By a hash of its number an episode is for training, validation or test: the same for every stage and number of
 processes.
 
@@ -19,7 +20,7 @@ from lib.errors import UserError
 from lib.omagd.battle.arrays import WON
 from lib.omagd.battle.battle import BattleVec
 from lib.omagd.battle.layout import Layout
-from lib.omagd.battle.maps import BattleMap, find_map
+from lib.omagd.battle.maps import find_map
 from lib.omagd.battle.players import PLAYERS
 from lib.omagd.recon.nodes import Nodes
 from lib.room import check_room
@@ -140,7 +141,9 @@ def collect(
 
     UserError when they do not fit into this process's share of the memory.
     """
-    layout = check_episodes(find_map(map_name), count, neighbours, options.get("limit"))
+    layout, limit = Layout.of(find_map(map_name)), options.get("limit") or find_map(map_name).limit
+    step = layout.n_agents * (2 * layout.obs_size + layout.n_nodes + 1) + layout.n_nodes + 4
+    check_room("--graph_pretrain_episodes", count, count * limit * step, "cpu", neighbours)
     parts, lengths, won, names = [], [], [], []
     for policy, first, end in blocks(mixture, count):
         for start in range(first, end, AT_ONCE):
@@ -153,14 +156,6 @@ def collect(
             names += [policy.name] * many
     arrays = {name: torch.cat([part[name] for part in parts]) for name in EpisodeSet.ARRAYS}
     return EpisodeSet(layout, arrays, torch.cat(lengths), torch.cat(won), names)
-
-
-def check_episodes(battle_map: BattleMap, count: int, neighbours: int = 1, limit: int | None = None) -> Layout:
-    """The layout of a map; UserError when `count` episodes do not fit into this process's share of the memory."""
-    layout = Layout.of(battle_map)
-    step = layout.n_agents * (2 * layout.obs_size + layout.n_nodes + 1) + layout.n_nodes + 4
-    check_room("--graph_pretrain_episodes", count, count * (limit or battle_map.limit) * step, "cpu", neighbours)
-    return layout
 
 
 def _play(battles: BattleVec, policy: Policy) -> tuple[dict[str, Tensor], Tensor]:

@@ -17,13 +17,13 @@ class ReconOptions:
     """Where episodes come from, sizes of tokenizer and predictor, and how they are trained."""
 
     graph_pretrain_episodes: int = option(
-        2000, "episodes that tokens and guesses are learnt from; each process plays all", "reconstruction", minimum=1
+        2000, "episodes that tokens and guesses are learnt from", "reconstruction", minimum=1
     )
     policies: str = option(MIXTURE, "who plays them: player@epsilon:part,...", "reconstruction")
     pretrain_buffer_path: str | None = option(
-        None, "folder of episodes that are kept: they are taken instead of being played", "reconstruction"
+        None, "folder of kept episodes, which are taken instead of being played", "reconstruction"
     )
-    save_pretrain_buffer: bool = option(False, "play them and keep them there", "reconstruction")
+    save_pretrain_buffer: bool = option(False, "play them and keep them there, where there are none", "reconstruction")
     graph_lr: float | None = option(
         None, "learning rate of Adam, before --lr_scale; default 1e-3 for tokens, 5e-3 for guesses", "reconstruction",
         above=0,

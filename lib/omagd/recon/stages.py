@@ -129,10 +129,10 @@ def predictor_of(described, tensors: dict[str, Tensor], source: str) -> Predicto
     return module.eval().requires_grad_(False)
 
 
-def about(config, stage: str, sizes: dict, **more) -> dict:
+def about(config, stage: str, sizes: dict, played: EpisodeSet, **more) -> dict:
     """What a checkpoint of a stage is of."""
     return {"stage": stage, "map": config.map, "policies": config.policies, "episodes": config.graph_pretrain_episodes,
-            **sizes, **config.battle_options(), **more}  # fmt: skip
+            **sizes, **config.battle_options(), "digest of the episodes": played.digest(), **more}  # fmt: skip
 
 
 def exported(config, stage: str, sizes: dict) -> dict:
@@ -145,7 +145,7 @@ def tokenizer_stage(config, played: EpisodeSet, ranks) -> Stage:
     """Stage 1: rows of nodes to tokens and back. `ranks`: as for `lib.task.Task`."""
     sizes = TokenizerConfig(played.layout.node_width, (config.n_codes, config.n_condition_codes), config.code_dim)
     module = Tokenizer(played.layout, sizes).to(ranks.device)
-    described = about(config, TOKENIZER, sizes.to_dict())
+    described = about(config, TOKENIZER, sizes.to_dict(), played)
     task = TokenizerTask(module, played, described, graphs=config.graph_batch_size, seed=config.seed, ranks=ranks)
     updates = config.graph_pretrain_epochs * task.epoch_updates
     return Stage(task, updates, "nodes", exported(config, TOKENIZER, sizes.to_dict()))
@@ -163,7 +163,7 @@ def predictor_stage(config, played: EpisodeSet, ranks, made_before: Artifact) ->
     )  # fmt: skip
     module = Predictor(sizes).to(ranks.device)
     module.follow(tokenizer)
-    described = about(config, PREDICTOR, sizes.to_dict(), mask_share=config.mask_share)
+    described = about(config, PREDICTOR, sizes.to_dict(), played, mask_share=config.mask_share)
     task = PredictorTask(
         module, tokenizer, played, described, episodes=config.predictor_batch_size, mask_share=config.mask_share,
         seed=config.seed, ranks=ranks,

@@ -4,16 +4,20 @@
 and so on hold SHARD episodes each: the arrays of `EpisodeSet` with `lengths`, `won` and `policies`, numbers of names.
 """
 
+import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 
+from lib import room
 from lib.errors import UserError
 from lib.files import atomic_directory, atomic_write_json, read_json, sha256_file
 from lib.omagd.battle.layout import Layout
 from lib.omagd.battle.maps import find_map
-from lib.omagd.recon.episodes import EpisodeSet, check_episodes
+from lib.omagd.recon.episodes import EpisodeSet
+from lib.omagd.recon.options import check_recon
 from lib.omagd.recon.stages import SEEN
 from lib.tensor_files import read_tensors
 
@@ -27,68 +31,102 @@ OF_EPISODES = ("lengths", "won", "policies")
 def header_of(config) -> dict:
     """By flag, what the episodes of a run follow from."""
     names = ("map", *config.battle_options(), "seed", *PLAYED)
-    return {"format": FORMAT} | {name: getattr(config, name) for name in names}
+    return {name: getattr(config, name) for name in names}
+
+
+def folder_of(config) -> Path:
+    """The folder of `--pretrain_buffer_path` itself, whatever leads to it."""
+    return Path(config.pretrain_buffer_path).expanduser().resolve()
 
 
 def are_kept(config) -> bool:
     """Whether episodes are in the folder of `--pretrain_buffer_path`."""
-    return config.pretrain_buffer_path is not None and (Path(config.pretrain_buffer_path) / HEADER).exists()
+    return config.pretrain_buffer_path is not None and os.path.exists(folder_of(config) / HEADER)
 
 
-def settle_stored(config) -> list[str]:
+def settle_stored(config, runs: Iterable[str | None]) -> list[str]:
     """Take over who plays and how often from the folder of `--pretrain_buffer_path`, where there are episodes.
 
-    UserError when they are not of this run's battles, or not what the flags ask for; both values are named. Lines for
-    the log.
+    runs: the run directories of this command. UserError when the episodes are not of this run's battles, or not what
+    the flags ask for (both values are named), or when none can be kept there. Lines for the log.
     """
     path, saves = config.pretrain_buffer_path, config.save_pretrain_buffer
     if path is None:
         if saves:
             raise UserError(f"--save_pretrain_buffer: give {FLAG}, the folder that episodes are to be kept in")
         return []
-    folder = Path(path)
     if not are_kept(config):
         if not saves:
             raise UserError(
                 f"{FLAG} {path}: no {HEADER} is there; add --save_pretrain_buffer to play and keep episodes"
             )
-        if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-            raise UserError(f"{FLAG} {path}: something else is there; give a folder that does not exist yet")
+        check_place(config, [Path(run).resolve() for run in runs if run])
         return []
-    mine, theirs = header_of(config), read_header(folder)
-    # Where they are to be kept all has to agree; else what decides what is seen, and what was given in words.
-    names = list(mine) if saves else [*SEEN, *(name for name in PLAYED if name in config.explicit)]
-    for name in names:
-        if theirs[name] != mine[name]:
-            raise UserError(
-                f"{FLAG} {path}: its episodes are of --{name} {theirs[name]}, this run has --{name} {mine[name]}; give"
-                " another folder, or the same flag"
-            )
+    theirs = read_header(folder_of(config))
+    compare(config, theirs)
     for name in PLAYED:
         setattr(config, name, theirs[name])
+    check_recon(config)
     episodes, policies = theirs["graph_pretrain_episodes"], theirs["policies"]
     return [f"{FLAG} {path}: {episodes:,} episodes by {policies} with --seed {theirs['seed']} are taken from there"]
+
+
+def check_place(config, runs: list[Path]) -> None:
+    """UserError where episodes cannot be kept: before they are played."""
+    path, folder = config.pretrain_buffer_path, folder_of(config)
+    if any(folder == run or folder in run.parents or run in folder.parents for run in runs):
+        raise UserError(f"{FLAG} {path}: give a folder that neither is nor holds a run's, nor lies in one")
+    try:
+        free = not folder.exists() or not any(folder.iterdir())
+    except OSError as error:
+        raise UserError(f"{FLAG} {path}: {error.strerror or error}; give a folder that does not exist yet") from None
+    if not free:
+        raise UserError(f"{FLAG} {path}: something else is there; give a folder that does not exist yet")
+    above = next(parent for parent in folder.parents if parent.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        raise UserError(f"{FLAG} {path}: no folder can be made in {above}; give another")
+
+
+def compare(config, theirs: dict) -> None:
+    """UserError where kept episodes are not this run's: both values are named."""
+    mine, saves = header_of(config), config.save_pretrain_buffer
+    # Where they are to be kept all has to agree; else what decides what is seen, and what was given in words.
+    for name in mine if saves else (*SEEN, *(name for name in PLAYED if name in config.explicit)):
+        if theirs[name] != mine[name]:
+            other = ", or drop --save_pretrain_buffer" if saves and name not in SEEN else ""
+            raise UserError(
+                f"{FLAG} {config.pretrain_buffer_path}: its episodes are of --{name} {theirs[name]}, this run has"
+                f" --{name} {mine[name]}; give the same, or another folder{other}"
+            )
 
 
 def read_header(folder: Path) -> dict:
     """`episodes.json`. UserError when it is something else."""
     found = read_json(folder / HEADER)
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
+    if not isinstance(found, dict) or found.get("format") != FORMAT or isinstance(found["format"], bool):
         raise UserError(f"{FLAG} {folder}: {HEADER} is not of episodes in format {FORMAT}: play them anew")
-    lacking = sorted({*SEEN, *PLAYED, "reward", "seed", "names", "sha256"} - set(found))
-    if lacking:
-        raise UserError(f"{FLAG} {folder}: {HEADER} lacks {', '.join(lacking)}: play the episodes anew")
+    kinds = dict.fromkeys((*SEEN, "reward"), object) | {"graph_pretrain_episodes": int, "policies": str, "seed": int}
+    kinds |= {"names": list, "sha256": dict}
+    odd = [name for name, kind in kinds.items() if name not in found or not isinstance(found[name], kind)]
+    odd += [
+        name for name in ("names", "sha256") if name not in odd and not all(type(each) is str for each in found[name])
+    ]
+    if odd:
+        raise UserError(f"{FLAG} {folder}: {HEADER} lacks {', '.join(odd)}, or in it is something else: play them anew")
     return found
 
 
-def keep(played: EpisodeSet, config) -> None:
-    """Write the episodes whole or not at all. UserError when the disk does not take them."""
+def keep(played: EpisodeSet, config) -> str:
+    """Write the episodes whole or not at all; a line for the log.
+
+    UserError when the disk does not take them, or when something was put there meanwhile.
+    """
     arrays = {name: getattr(played, name) for name in EpisodeSet.ARRAYS}
     names = sorted(set(played.policies))
     numbers = torch.tensor([names.index(name) for name in played.policies], dtype=torch.int64)
     of_episodes = dict(zip(OF_EPISODES, (played.lengths, played.won, numbers), strict=True))
     needed = sum(array.nbytes for array in (*arrays.values(), *of_episodes.values()))
-    with atomic_directory(Path(config.pretrain_buffer_path), needed) as folder:
+    with atomic_directory(folder_of(config), needed, replaces=False) as folder:
         digests = {}
         for first in range(0, len(played), SHARD):
             end = min(first + SHARD, len(played))
@@ -96,24 +134,56 @@ def keep(played: EpisodeSet, config) -> None:
             shard = {name: array[steps].contiguous() for name, array in arrays.items()}
             shard |= {name: array[first:end].contiguous() for name, array in of_episodes.items()}
             file = folder / f"episodes-{first // SHARD:05d}.safetensors"
-            save_file(shard, file)
+            file.write_bytes(save(shard))  # with the rights of any new file, which `save_file` does not give
             digests[file.name] = sha256_file(file)
-        atomic_write_json(folder / HEADER, header_of(config) | {"names": names, "sha256": digests})
+        header = {"format": FORMAT, **header_of(config), "names": names, "sha256": digests}
+        atomic_write_json(folder / HEADER, header)
+    return f"{len(played):,} episodes, {needed / 2**20:,.1f} MiB, are kept in {config.pretrain_buffer_path}"
 
 
-def read_episodes(path: str, *, neighbours: int = 1) -> EpisodeSet:
-    """The episodes of a folder. UserError when a file is missing or damaged, or when they do not fit into memory."""
-    folder = Path(path)
+def read_episodes(config, *, neighbours: int = 1) -> EpisodeSet:
+    """The kept episodes. UserError when they are others than a moment ago, when a file is missing or damaged, or when
+    they do not fit into this process's share of the memory."""
+    folder = folder_of(config)
+    if not are_kept(config):
+        raise UserError(f"{FLAG} {folder}: no {HEADER} is there any more, or not on this machine: all have to see it")
     header = read_header(folder)
-    battle_map = find_map(header["map"])
-    check_episodes(battle_map, header["graph_pretrain_episodes"], neighbours)
-    shards = []
-    for name, digest in sorted(header["sha256"].items()):
-        file = folder / name
-        if not file.is_file() or sha256_file(file) != digest:
-            raise UserError(f"{file} is missing or not the one that {HEADER} speaks of: play the episodes anew")
-        shards.append(read_tensors(file))
+    compare(config, header)
+    try:
+        files = {folder / name: digest for name, digest in sorted(header["sha256"].items())}
+        check_room(folder, sum(file.stat().st_size for file in files), neighbours)
+        for file, digest in files.items():
+            if sha256_file(file) != digest:
+                raise UserError(f"{file} is not the one that {HEADER} speaks of: play the episodes anew")
+        shards = [read_tensors(file) for file in files]
+    except OSError as error:
+        raise UserError(f"{error.filename}: {error.strerror or error}: play the episodes of {folder} anew") from None
+    try:
+        return assembled(header, shards)
+    except (KeyError, IndexError, RuntimeError, ValueError) as error:
+        raise UserError(
+            f"{FLAG} {folder}: {HEADER} and the other files do not agree ({error!r}): play them anew"
+        ) from None
+
+
+def check_room(folder: Path, needed: int, neighbours: int) -> None:
+    """UserError when a process's share of the memory cannot hold the episodes."""
+    free = room.free_memory() / neighbours
+    if needed > free:
+        raise UserError(
+            f"{FLAG} {folder}: its episodes need {needed / 2**30:,.1f} GiB in each process and {free / 2**30:,.1f} GiB"
+            " are free for it: keep fewer"
+        )
+
+
+def assembled(header: dict, shards: list[dict[str, torch.Tensor]]) -> EpisodeSet:
+    """The episodes of all files. KeyError, IndexError, RuntimeError or ValueError where they do not fit together."""
     together = {name: torch.cat([shard[name] for shard in shards]) for name in (*EpisodeSet.ARRAYS, *OF_EPISODES)}
     lengths, won, numbers = (together.pop(name) for name in OF_EPISODES)
-    policies = [header["names"][number] for number in numbers.tolist()]
-    return EpisodeSet(Layout.of(battle_map), together, lengths, won, policies)
+    layout = Layout.of(find_map(header["map"]))
+    sizes = [len(each) for each in together.values()] + [int(lengths.sum())] + [len(lengths), len(won), len(numbers)]
+    if sizes != [sizes[0]] * 6 + [header["graph_pretrain_episodes"]] * 3:
+        raise ValueError(f"{sizes} steps and episodes")
+    if together["full_obs"].shape[1:] != (layout.n_agents, layout.obs_size) or int(numbers.min()) < 0:
+        raise ValueError("of another layout")
+    return EpisodeSet(layout, together, lengths, won, [header["names"][number] for number in numbers.tolist()])

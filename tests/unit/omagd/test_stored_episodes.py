@@ -4,9 +4,11 @@ import json
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from lib.args import parse
 from lib.errors import UserError
+from lib.files import sha256_file
 from lib.omagd.options import ALIASES, OmagdOptions
 from lib.omagd.recon import stored
 from lib.omagd.recon.episodes import EpisodeSet, collect, read_mixture
@@ -23,7 +25,7 @@ def kept(tmp_path, monkeypatch):
     """A folder of three shards, and the episodes that are in it."""
     monkeypatch.setattr(stored, "SHARD", 10)
     config = options(tmp_path / "kept", "--save_pretrain_buffer")
-    assert stored.settle_stored(config) == [] and not stored.are_kept(config)
+    assert stored.settle_stored(config, []) == [] and not stored.are_kept(config)
     played = collect("3m", read_mixture(config.policies), 25, seed=7, **config.battle_options())
     stored.keep(played, config)
     assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == [
@@ -34,7 +36,7 @@ def kept(tmp_path, monkeypatch):
 
 def test_what_is_read_is_what_was_played(kept):
     folder, played = kept
-    read = stored.read_episodes(str(folder))
+    read = stored.read_episodes(options(folder))
     for name in (*EpisodeSet.ARRAYS, "lengths", "won", "firsts", "numbers"):
         one, other = getattr(read, name), getattr(played, name)
         assert one.dtype == other.dtype and torch.equal(one, other), name
@@ -43,11 +45,11 @@ def test_what_is_read_is_what_was_played(kept):
 
 def test_the_folder_decides_what_no_flag_does(kept):
     config = options(kept[0], flags="--stage predictor --map 3m --sight 5 --seed 9 --reward sparse")
-    (line,) = stored.settle_stored(config)
+    (line,) = stored.settle_stored(config, [])
     assert "25 episodes by random:1,nearest@0.2:2 with --seed 1" in line
     assert (config.graph_pretrain_episodes, config.policies) == (25, "random:1,nearest@0.2:2")
     # As a resumed run and a later stage of --stage all give their flags again.
-    assert stored.settle_stored(options(kept[0], "--save_pretrain_buffer"))
+    assert stored.settle_stored(options(kept[0], "--save_pretrain_buffer"), [])
 
 
 @pytest.mark.parametrize(
@@ -64,26 +66,26 @@ def test_the_folder_decides_what_no_flag_does(kept):
 )
 def test_other_episodes_are_refused(kept, flags, words):
     with pytest.raises(UserError, match=words):
-        stored.settle_stored(options(kept[0], flags=flags))
+        stored.settle_stored(options(kept[0], flags=flags), [])
 
 
 def test_folders_of_something_else_are_refused(tmp_path):
     with pytest.raises(UserError, match=r"none: no episodes\.json is there; add --save_pretrain_buffer"):
-        stored.settle_stored(options(tmp_path / "none"))
+        stored.settle_stored(options(tmp_path / "none"), [])
     with pytest.raises(UserError, match="--save_pretrain_buffer: give --pretrain_buffer_path"):
-        stored.settle_stored(parse(OmagdOptions, [*FLAGS.split(), "--save_pretrain_buffer"], ALIASES))
+        stored.settle_stored(parse(OmagdOptions, [*FLAGS.split(), "--save_pretrain_buffer"], ALIASES), [])
     (tmp_path / "full").mkdir()
-    assert stored.settle_stored(options(tmp_path / "full", "--save_pretrain_buffer")) == []
+    assert stored.settle_stored(options(tmp_path / "full", "--save_pretrain_buffer"), []) == []
     (tmp_path / "full" / "thesis.txt").write_text("mine")
     with pytest.raises(UserError, match="something else is there"):
-        stored.settle_stored(options(tmp_path / "full", "--save_pretrain_buffer"))
-    with pytest.raises(UserError, match="something else is there"):
-        stored.settle_stored(options(tmp_path / "full" / "thesis.txt", "--save_pretrain_buffer"))
+        stored.settle_stored(options(tmp_path / "full", "--save_pretrain_buffer"), [])
+    with pytest.raises(UserError, match=r"thesis\.txt: Not a directory; give a folder"):
+        stored.settle_stored(options(tmp_path / "full" / "thesis.txt", "--save_pretrain_buffer"), [])
     for content, words in (("[]", "format 1"), ('{"format": 9}', "format 1"), ('{"format": 1, "map": "3m"}', "lacks"),
                            ("{", "JSON")):  # fmt: skip
         (tmp_path / "full" / "episodes.json").write_text(content)
         with pytest.raises(UserError, match=words):
-            stored.settle_stored(options(tmp_path / "full"))
+            stored.settle_stored(options(tmp_path / "full"), [])
 
 
 def test_damaged_and_missing_files_are_named(kept, monkeypatch):
@@ -92,14 +94,99 @@ def test_damaged_and_missing_files_are_named(kept, monkeypatch):
     content = bytearray(second.read_bytes())
     content[-1] ^= 1
     second.write_bytes(content)
-    with pytest.raises(UserError, match=r"episodes-00001\.safetensors is missing or not the one"):
-        stored.read_episodes(str(folder))
+    with pytest.raises(UserError, match=r"episodes-00001\.safetensors is not the one"):
+        stored.read_episodes(options(folder))
     second.unlink()
-    with pytest.raises(UserError, match=r"episodes-00001\.safetensors is missing or not the one"):
-        stored.read_episodes(str(folder))
+    with pytest.raises(UserError, match=r"episodes-00001\.safetensors: No such file"):
+        stored.read_episodes(options(folder))
+
+
+def test_what_does_not_fit_into_memory(kept, monkeypatch):
     monkeypatch.setattr("lib.room.free_memory", lambda: 1 << 10)
-    with pytest.raises(UserError, match="--graph_pretrain_episodes 25 needs"):
-        stored.read_episodes(str(folder))
+    with pytest.raises(UserError, match=r"its episodes need .* GiB in each process"):
+        stored.read_episodes(options(kept[0]))
+
+
+HEADERS = (
+    ("graph_pretrain_episodes", "25", "lacks graph_pretrain_episodes, or in it is something else"),
+    ("graph_pretrain_episodes", 24, "do not agree"),
+    ("graph_pretrain_episodes", -1, "none of them is for|do not agree"),
+    ("seed", None, "lacks seed"),
+    ("policies", 3, "lacks policies"),
+    ("sha256", {}, "do not agree"),
+    ("sha256", [], "lacks sha256"),
+    ("sha256", {"episodes-00000.safetensors": 1}, "is not the one"),
+    ("names", ["a"], "do not agree"),
+    ("names", "ab", "lacks names"),
+    ("names", [1, 2], "lacks names"),
+    ("format", True, "format 1"),
+)
+
+
+@pytest.mark.parametrize(("name", "value", "words"), HEADERS)
+def test_headers_that_are_damaged(kept, name, value, words):
+    path = kept[0] / "episodes.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
+    with pytest.raises(UserError, match=words) as refused:
+        config = options(kept[0], flags="--stage tokenizer --map 3m --sight 5")
+        stored.settle_stored(config, [])
+        stored.read_episodes(config)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_shard_that_lacks_something(kept):
+    path, file = kept[0] / "episodes.json", kept[0] / "episodes-00001.safetensors"
+    tensors = load_file(file)
+    del tensors["won"]
+    save_file(tensors, file)
+    header = json.loads(path.read_text())
+    header["sha256"][file.name] = sha256_file(file)
+    path.write_text(json.dumps(header))
+    with pytest.raises(UserError, match=r"do not agree .*won"):
+        stored.read_episodes(options(kept[0]))
+
+
+def test_what_came_in_between_is_left_as_it_is(kept):
+    folder, played = kept
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises(UserError, match="something was put there meanwhile"):
+        stored.keep(played, options(folder, "--save_pretrain_buffer"))
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+    # Another run's in the place of those that were looked at.
+    (folder / "episodes.json").write_text(
+        json.dumps(json.loads((folder / "episodes.json").read_text()) | {"map": "8m"})
+    )
+    with pytest.raises(UserError, match="of --map 8m, this run has --map 3m"):
+        stored.read_episodes(options(folder))
+    (folder / "episodes.json").unlink()
+    with pytest.raises(UserError, match=r"no episodes\.json is there any more"):
+        stored.read_episodes(options(folder))
+
+
+def test_places_where_nothing_can_be_kept(tmp_path, monkeypatch):
+    """Said before anything is played."""
+    monkeypatch.chdir(tmp_path)
+    run = tmp_path / "runs" / "a"
+    for place in (run, run.parent, run / "inside", "runs", "."):
+        with pytest.raises(UserError, match="neither is nor holds a run's"):
+            stored.settle_stored(options(place, "--save_pretrain_buffer"), [None, str(run)])
+    assert stored.settle_stored(options(tmp_path / "runs" / "b", "--save_pretrain_buffer"), [None, str(run)]) == []
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"no folder can be made in .*file; give another"):
+        stored.settle_stored(options(tmp_path / "file" / "kept", "--save_pretrain_buffer"), [])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
+
+
+def test_a_link_is_kept(tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "disk")
+    config = options(tmp_path / "link", "--save_pretrain_buffer")
+    played = collect("3m", read_mixture("nearest"), 2, seed=7, **config.battle_options())
+    stored.keep(played, config)
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "disk" / "episodes.json").exists()
+    shard = (tmp_path / "disk" / "episodes-00000.safetensors").stat().st_mode
+    assert shard == (tmp_path / "disk" / "episodes.json").stat().st_mode
 
 
 def test_a_disk_that_is_full_leaves_nothing(tmp_path, monkeypatch):
