@@ -11,7 +11,7 @@ from lib.omagd.battle.maps import find_map
 from lib.omagd.battle.rules import JITTER_MOST, REWARDS, SIGHT_MOST, TICK_RATES
 from lib.omagd.battles import layout_and_limit
 from lib.omagd.foreign.choose import DEFAULTS, EMBEDDED, ENVIRONMENTS, OTHER_NAMES, check_own_options, read_arguments
-from lib.omagd.former import FormerNames
+from lib.omagd.former import AGENTS, ALL, FormerNames
 from lib.omagd.learning.mixers import MIXERS
 from lib.omagd.learning.networks import AgentConfig
 from lib.omagd.learning.qmix import QmixConfig
@@ -27,9 +27,13 @@ ALIASES = {
     "batch_size": "per_device_batch_size",
     "grad_norm_clip": "max_grad_norm",
     "hidden_dim": "rnn_hidden_dim",
+    # Of the system whose idea this is; see former.py for those that say something else here.
+    "reconstructer_stage": "recontructer_stage",
+    "pretrained_tokenizer_path": "tokenizer",
+    "pretrained_mask_predictor_path": "predictor",
+    "mask_ratio": "mask_share",
+    "checkpoint_path": "resume",
 }
-AGENTS = "qmix"
-ALL = "all"
 STAGES = (TOKENIZER, PREDICTOR, AGENTS, ALL)
 # Of the embedded battles to choose; games of others decide them by themselves.
 DECIDED = ("sight", "leaky_mask", "tick_rate", "reward", "spawn_jitter", "smac_type_bits")
@@ -173,7 +177,7 @@ def stages_of(config: OmagdOptions) -> list[OmagdOptions]:
         return [config]
     base = Path(config.output_dir)
     found = []
-    for stage in (TOKENIZER, PREDICTOR, AGENTS):
+    for stage in (TOKENIZER, PREDICTOR) if config.pretrain_only else (TOKENIZER, PREDICTOR, AGENTS):
         each = copy.copy(config)
         each.stage, each.output_dir = stage, str(base / stage)
         each.tokenizer = str(base / TOKENIZER) if stage == PREDICTOR else None

@@ -70,6 +70,29 @@ def test_names_of_the_original_do_what_their_line_says():
     assert settle_former(given("--recontructer_stage stage1 --stage tokenizer"))
     with pytest.raises(UserError, match="--recontructer_stage stage1 is --stage tokenizer, not qmix"):
         settle_former(given("--recontructer_stage stage1 --stage qmix"))
-    with pytest.raises(UserError, match="stage3"):
-        given("--recontructer_stage stage3")
+    with pytest.raises(UserError, match="stage4"):
+        given("--recontructer_stage stage4")
     assert settle_former(given("--map 3m")) == []
+
+
+def test_the_third_stage_of_the_original_is_told_guesses():
+    config = given("--reconstructer_stage stage3 --pretrained_mask_predictor_path P")
+    (note,) = settle_former(config)
+    assert (config.stage, config.observe, config.predictor) == ("qmix", "reconstructed", "P")
+    assert "--stage qmix --observe reconstructed" in note
+    plain = given("--recontructer_stage stage3 --observe obs")
+    assert "reconstructed" not in settle_former(plain)[0] and plain.observe == "obs"
+
+
+def test_what_comes_before_the_agents_alone():
+    config = given("--pretrain_only --output_dir R --mask_ratio 0.2")
+    assert "--stage all" in settle_former(config)[0] and config.mask_share == 0.2
+    assert [each.stage for each in stages_of(config)] == ["tokenizer", "predictor"]
+    alone = given("--pretrain_only --recontructer_stage stage2 --pretrained_tokenizer_path T")
+    settle_former(alone)
+    assert (alone.stage, alone.tokenizer) == ("predictor", "T")
+    for words in ("--stage qmix", "--recontructer_stage stage3"):
+        with pytest.raises(UserError, match="--pretrain_only: the stages before the agents are"):
+            settle_former(given(f"--pretrain_only {words}"))
+    with pytest.raises(UserError, match=r"--evaluation_only: scripts/evaluate_omagd\.py"):
+        settle_former(given("--evaluation_only"))
