@@ -111,7 +111,7 @@ class OmagdOptions(FormerNames, ReconOptions, BattleOptions):
     target_update_interval: int = option(200, "episodes of all processes between target copies", "learning", minimum=1)
     epsilon_start: float = option(1.0, "share of random actions at the start", "learning", minimum=0, maximum=1)
     epsilon_finish: float = option(0.05, "and at the end", "learning", minimum=0, maximum=1)
-    epsilon_anneal_time: int = option(200_000, "steps of all processes from one to the other", "learning", minimum=1)
+    epsilon_anneal_time: int = option(500_000, "steps of all processes from one to the other", "learning", minimum=1)
     t_max: int = option(2_000_000, "steps of all processes' battles", "learning", minimum=1)
 
     test_interval: int | None = option(
