@@ -267,6 +267,13 @@ def battle_scaling() -> str:
     return words("{:.2f} x on 3m, {:.2f} x on 2s3z", *(found.get(name, {}).get("ratio") for name in ("3m", "2s3z")))
 
 
+def battle_sight() -> str:
+    gaps = pick(load("omagd_sight"), "gaps") or {}
+    seeds = sorted({found["seeds"] for found in gaps.values()})
+    told = [f"{name} {found['obs']:.3f} -> {found['full_obs']:.3f}" for name, found in gaps.items()]
+    return words("{}; medians, seeds: {}", "; ".join(told) or None, "-".join(map(str, seeds)))
+
+
 def of_maps(name: str, text: str, *keys: str) -> str:
     """Figures of a benchmark of several maps, map by map; a key may be `part/key`, `%` at its end asks for percent."""
     found, told = pick(load(name)) or {}, []
@@ -347,6 +354,8 @@ ROWS = [
        partial(battle_learning, name), f"omagd_learning_{name}") for name in ("3m", "2s3z", "8m", "3s5z", "5m_vs_6m")),
     ("QMIX, steps of battles a second while learning, 2 processes with twice as many battles and episodes / 1",
      battle_scaling, "omagd_scaling"),
+    ("win rates of QMIX told what it sees -> told the truth about what it does not, equal steps", battle_sight,
+     "omagd_sight"),
     ("two tokens for a unit, sight 5, episodes not learnt from, medians of the seeds", battle_tokens,
      "omagd_tokenizer"),
     ("guesses of living units out of sight, sight 5, position error in map units, medians of the seeds", battle_guesses,
