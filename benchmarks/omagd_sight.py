@@ -7,10 +7,12 @@ for every run, for each map, sight, arm and seed in turn; the arms of a sight an
 are of the last weights in 512 greedy battles, the same for both arms. A gap is full_obs minus obs of one seed: told are
 those of all seeds and their median, for what varies from training to training is far more than what varies between
 512 battles. Runs in the result file with the same settings and commit are kept: the study can be made in parts.
+Other battles (--extra) belong in a file of their own (--name).
 """
 
 import argparse
 import json
+import shlex
 import statistics
 import tempfile
 from pathlib import Path
@@ -59,9 +61,12 @@ def main() -> None:
     parser.add_argument("--sights", default="4,5,6,9")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--t_max", type=int, default=1_000_000, help="steps of all battles in a run")
+    parser.add_argument("--extra", default="", help="further flags of all runs, as one string: --spawn_jitter 2")
+    parser.add_argument("--name", default="omagd_sight", help="of the result file")
     args = parser.parse_args()
-    settings = {"flags": PLAIN, "t_max": args.t_max, "processes": 2}
-    runs = former("omagd_sight", settings)
+    plain = [*PLAIN, *shlex.split(args.extra)]
+    settings = {"flags": plain, "t_max": args.t_max, "processes": 2}
+    runs = former(args.name, settings)
     made = {(run["map"], run["sight"], run["arm"], run["seed"]) for run in runs}
     wanted = [
         (name, float(sight), arm, seed)
@@ -73,14 +78,14 @@ def main() -> None:
     for name, sight, arm, seed in wanted:
         if (name, sight, arm, seed) in made:
             continue
-        flags = [*PLAIN, "--map", name, "--sight", f"{sight:g}", "--observe", arm, "--seed", str(seed)]
+        flags = [*plain, "--map", name, "--sight", f"{sight:g}", "--observe", arm, "--seed", str(seed)]
         with tempfile.TemporaryDirectory() as scratch:
             place = Path(scratch) / "run"
             started = scaling.start("train_omagd.py", [*flags, "--t_max", str(args.t_max)], 2, place)
             results = scaling.finish(started, 2, place)
         runs.append({"map": name, "sight": sight, "arm": arm, "seed": seed, **{key: results[key] for key in KEPT}})
         print(f"{name} sight {sight:g} {arm} seed {seed}: {results['win_rate_test']:.3f}", flush=True)
-        write_result("omagd_sight", {"gaps": gaps_of(runs), "runs": runs}, settings=settings)
+        write_result(args.name, {"gaps": gaps_of(runs), "runs": runs}, settings=settings)
     print(json.dumps(gaps_of(runs), indent=1))
 
 
