@@ -24,6 +24,8 @@ REPLACED = ".quartet-old-"
 TEMPORARY = ".tmp-"
 # The disk or the network failed: this says nothing about the file, which must not be taken for damaged.
 TRANSIENT = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EREMOTEIO, errno.ENOTCONN, errno.EHOSTDOWN}
+# What to do where a run cannot be saved, besides freeing some space.
+OF_A_RUN = "give another --output_dir, then continue with --resume auto"
 DISK_ERRORS = {
     errno.ENOSPC: "no space left",
     errno.EDQUOT: "the disk quota is used up",
@@ -121,19 +123,20 @@ def beside(path: Path, prefix: str) -> Path:
 
 @contextlib.contextmanager
 def atomic_directory(
-    final: Path, needed_bytes: int, notes: list[str] | None = None, replaces: bool = True
+    final: Path, needed_bytes: int, notes: list[str] | None = None, replaces: bool = True, remedy: str = OF_A_RUN
 ) -> Iterator[Path]:
     """Yields an empty temporary folder beside `final`; on leaving it is fsynced and takes the place of `final`.
 
     Without `replaces` the place has to be free or an empty folder: else UserError, and what is there stays.
 
     An exception removes it and leaves `final` untouched. Disk errors become UserError with the folder, the bytes needed
-    and the bytes free. The free space is looked at first, so that a hopeless write does not fill the disk. A replaced
-    folder that cannot be deleted costs a line in `notes`, not the write.
+    and the bytes free, and what to do besides freeing some space: `remedy`. The free space is looked at first, so that
+    a hopeless write does not fill the disk. A replaced folder that cannot be deleted costs a line in `notes`, not the
+    write.
     """
     final = Path(final)
     temporary = beside(final, SCRATCH)
-    with disk_errors(final.parent, needed_bytes, f"save {final.name}"):
+    with disk_errors(final.parent, needed_bytes, f"save {final.name}", remedy):
         final.parent.mkdir(parents=True, exist_ok=True)
         if shutil.disk_usage(final.parent).free < needed_bytes:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -176,7 +179,10 @@ def _take_free_place(temporary: Path, final: Path) -> list[str]:
     except OSError as error:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
             raise
-        raise UserError(f"{final} is no longer free: something was put there meanwhile; it is left as it is") from None
+        raise UserError(
+            f"{final} is no longer free: something was put there meanwhile, which is left as it is; give another"
+            " folder, or start again to take what is there"
+        ) from None
     fsync_directory(final.parent)
     return []
 
@@ -219,7 +225,7 @@ def clean_leftovers(folder: Path) -> list[str]:
 
 
 @contextlib.contextmanager
-def disk_errors(folder: Path, needed_bytes: int, action: str) -> Iterator[None]:
+def disk_errors(folder: Path, needed_bytes: int, action: str, remedy: str = OF_A_RUN) -> Iterator[None]:
     """Turn OSError of a full, read-only or forbidden disk into a one-line UserError; other errors pass."""
     try:
         yield
@@ -227,7 +233,7 @@ def disk_errors(folder: Path, needed_bytes: int, action: str) -> Iterator[None]:
         reason = disk_reason(error)
         if reason is None:
             raise
-        raise UserError(disk_message(folder, needed_bytes, action, reason)) from error
+        raise UserError(disk_message(folder, needed_bytes, action, reason, remedy)) from error
 
 
 def disk_reason(error: Exception) -> str | None:
@@ -241,7 +247,7 @@ def disk_reason(error: Exception) -> str | None:
     return None
 
 
-def disk_message(folder: Path, needed_bytes: int, action: str, reason: str) -> str:
+def disk_message(folder: Path, needed_bytes: int, action: str, reason: str, remedy: str = OF_A_RUN) -> str:
     """What was found, what was expected, what to do."""
     existing = Path(folder).absolute()
     while not existing.exists():
@@ -249,7 +255,7 @@ def disk_message(folder: Path, needed_bytes: int, action: str, reason: str) -> s
     free = shutil.disk_usage(existing).free
     return (
         f"cannot {action} in {folder}: {reason}; {needed_bytes:,} bytes are needed and {free:,} are free there; what"
-        " was saved before is untouched: free some space or give another --output_dir, then continue with --resume auto"
+        f" was saved before is untouched: free some space or {remedy}"
     )
 
 

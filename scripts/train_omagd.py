@@ -74,6 +74,7 @@ from lib.rank_files import raise_anywhere, under_prefix, with_prefix
 from lib.ranks import Ranks
 from lib.recent import RecentUpdates
 from lib.runlog import RunLog, read_metrics, tracker_kinds
+from lib.runs import RUNS
 from lib.seeds import derive, seed_global
 
 TRAINER = "omagd"
@@ -122,7 +123,7 @@ def main(config: OmagdOptions) -> None:
     acc = launch.start(config, precision="fp32", sharding=False, handlers=(ONE_BUCKET,))
     notes = settle_former(config) + check_options(config)
     check_buffers(config)
-    notes += settle_stored(config, [each.output_dir for each in stages_of(config)])
+    notes += settle_stored(config, [each.output_dir or f"{RUNS}/{TRAINER}" for each in stages_of(config)])
     others = read_runs(config.compare, read_metrics)
     for each in stages_of(config):
         if config.stage == ALL and config.resume == "auto" and on_main(acc, partial(ended, each.output_dir)):

@@ -42,7 +42,9 @@ def settle_former(config) -> list[str]:
         if "stage" in config.explicit and config.stage != stage:
             raise UserError(f"--recontructer_stage {config.recontructer_stage} is --stage {stage}, not {config.stage}")
         config.stage, words = stage, f"--stage {stage}"
-        if stage == AGENTS and "observe" not in config.explicit:
+        if stage == AGENTS:
+            if "observe" in config.explicit and config.observe != RECONSTRUCTED:
+                raise UserError(f"--recontructer_stage stage3 is --observe {RECONSTRUCTED}, not {config.observe}")
             config.observe, words = RECONSTRUCTED, f"{words} --observe {RECONSTRUCTED}"
         notes.append(f"--recontructer_stage {config.recontructer_stage}: {words} replaces it")
     if config.pretrain_only:

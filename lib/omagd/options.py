@@ -139,11 +139,15 @@ class OmagdOptions(FormerNames, ReconOptions, BattleOptions):
 
 def check_stage(config: OmagdOptions) -> None:
     """UserError for a flag that the stage does not use."""
-    if config.stage == ALL:
+    several, words = config.stage == ALL, f"--stage {config.stage}"
+    if several:
         check_recon(config)
         check_all(config)
-        return
-    uses = {"learning"} if config.stage == AGENTS else {"reconstruction", config.stage}
+        if not config.pretrain_only:
+            return
+        words = "--pretrain_only"
+    learnt = (TOKENIZER, PREDICTOR) if several else (config.stage,)
+    uses = {"learning"} if config.stage == AGENTS else {"reconstruction", *learnt}
     own = {"learning", "reconstruction", TOKENIZER, PREDICTOR}
     unused = {field.name for field in fields(config) if field.metadata.get("group") in own - uses} - {"stage"}
     if config.stage != AGENTS:
@@ -151,24 +155,27 @@ def check_stage(config: OmagdOptions) -> None:
         unused -= {"max_grad_norm"}
         check_recon(config)
     for name in sorted(unused & config.explicit):
-        raise UserError(f"--{name}: --stage {config.stage} does not use it; drop it")
+        raise UserError(f"--{name}: {words} does not use it; drop it")
 
 
 def check_all(config: OmagdOptions) -> None:
-    """UserError for what three stages in turn cannot take."""
+    """UserError for what several stages in turn cannot take."""
+    words = "--pretrain_only" if config.pretrain_only else "--stage all"
     if not config.output_dir:
-        raise UserError("--stage all makes a run of each stage: give --output_dir, the folder of the three")
+        raise UserError(f"{words} makes a run of each stage: give --output_dir, the folder that is to hold them")
     if config.resume not in (None, "auto"):
-        raise UserError(f"--stage all --resume {config.resume}: give auto: the stage that has not ended goes on")
+        raise UserError(f"{words} --resume {config.resume}: give auto: the stage that has not ended goes on")
     for name in ("tokenizer", "predictor"):
         if name in config.explicit:
-            raise UserError(f"--stage all makes its {name} itself: drop --{name}, or give --stage for the later ones")
+            raise UserError(f"{words} makes its {name} itself: drop --{name}, or give --stage for the later ones")
+    if config.report_json:
+        raise UserError(f"{words}: --report_json would be written by each stage; results.json is in each folder")
+    if config.pretrain_only:
+        return
     if "observe" in config.explicit and config.observe != RECONSTRUCTED:
         raise UserError(f"--stage all is for --observe reconstructed, not {config.observe}: give --stage qmix")
     if config.matching == HUNGARIAN:
         raise UserError(f"--stage all: agents cannot be told guesses of --matching {HUNGARIAN}; drop it")
-    if config.report_json:
-        raise UserError("--stage all: --report_json would be written three times; results.json is in each folder")
 
 
 def stages_of(config: OmagdOptions) -> list[OmagdOptions]:

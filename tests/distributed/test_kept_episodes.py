@@ -27,7 +27,7 @@ def test_kept_episodes_are_learnt_from(tmp_path):
 
     alone = [*PYTHON, SCRIPT, "--stage", "tokenizer", *BATTLES, *TOKENS]
     found = {}
-    for name, words in (("own", []), ("read", ["--pretrain_buffer_path", kept])):
+    for name, words in (("own", []), ("read", ["--pretrain_buffer_path", kept, "--save_every", "3"])):
         ended = launch([*alone, *words, "--output_dir", tmp_path / name], environ, 120)
         assert ended.code == 0 and ("--seed 2 are taken" in ended.stdout) == (name == "read"), ended.stderr
         found[name] = results(tmp_path / name)["weights_sha256"]

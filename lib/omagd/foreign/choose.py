@@ -22,8 +22,8 @@ OWN = {
         "sight": 9.0, "tick_rate": 16.0, "reward": "damage", "spawn_jitter": 0.0, "smac_type_bits": "aligned",
     },
 }  # fmt: skip
-# In place of the trainer's defaults, which are made for thousands of battles at once.
-DEFAULTS = {"batch_size_run": 8, "test_nepisode": 32, "final_nepisode": 32}
+# In place of the trainer's defaults, which are made for hundreds of thousands of steps a second.
+DEFAULTS = {"batch_size_run": 8, "test_nepisode": 32, "final_nepisode": 32, "epsilon_anneal_time": 50_000}
 
 ENEMIES = {
     EMBEDDED: "the enemies follow the project's script, which is not StarCraft II's bot",

@@ -44,11 +44,12 @@ def are_kept(config) -> bool:
     return config.pretrain_buffer_path is not None and os.path.exists(folder_of(config) / HEADER)
 
 
-def settle_stored(config, runs: Iterable[str | None]) -> list[str]:
+def settle_stored(config, runs: Iterable[str]) -> list[str]:
     """Take over who plays and how often from the folder of `--pretrain_buffer_path`, where there are episodes.
 
-    runs: the run directories of this command. UserError when the episodes are not of this run's battles, or not what
-    the flags ask for (both values are named), or when none can be kept there. Lines for the log.
+    runs: the run directories of this command, or the folder that they will be made in. UserError when the episodes are
+    not of this run's battles, or not what the flags ask for (both values are named), or when none can be kept there.
+    Lines for the log.
     """
     path, saves = config.pretrain_buffer_path, config.save_pretrain_buffer
     if path is None:
@@ -58,12 +59,15 @@ def settle_stored(config, runs: Iterable[str | None]) -> list[str]:
     if not are_kept(config):
         if not saves:
             raise UserError(
-                f"{FLAG} {path}: no {HEADER} is there; add --save_pretrain_buffer to play and keep episodes"
+                f"{FLAG} {path}: no {HEADER} is there, or not on this machine; add --save_pretrain_buffer to play and"
+                " keep episodes"
             )
-        check_place(config, [Path(run).resolve() for run in runs if run])
+        check_place(config, [Path(run).resolve() for run in runs])
         return []
     theirs = read_header(folder_of(config))
-    compare(config, theirs)
+    # Where they are to be kept all has to agree; else what decides what is seen, and what was given in words.
+    given = [name for name in PLAYED if name in config.explicit]
+    compare(config, theirs, header_of(config) if saves else (*SEEN, *given))
     for name in PLAYED:
         setattr(config, name, theirs[name])
     check_recon(config)
@@ -83,15 +87,16 @@ def check_place(config, runs: list[Path]) -> None:
     if not free:
         raise UserError(f"{FLAG} {path}: something else is there; give a folder that does not exist yet")
     above = next(parent for parent in folder.parents if parent.exists())
+    if os.path.ismount(folder):  # nothing can take its place
+        raise UserError(f"{FLAG} {path}: give a folder inside it")
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
         raise UserError(f"{FLAG} {path}: no folder can be made in {above}; give another")
 
 
-def compare(config, theirs: dict) -> None:
-    """UserError where kept episodes are not this run's: both values are named."""
+def compare(config, theirs: dict, names: Iterable[str]) -> None:
+    """UserError where kept episodes are not this run's in one of the names: both values are named."""
     mine, saves = header_of(config), config.save_pretrain_buffer
-    # Where they are to be kept all has to agree; else what decides what is seen, and what was given in words.
-    for name in mine if saves else (*SEEN, *(name for name in PLAYED if name in config.explicit)):
+    for name in names:
         if theirs[name] != mine[name]:
             other = ", or drop --save_pretrain_buffer" if saves and name not in SEEN else ""
             raise UserError(
@@ -126,7 +131,8 @@ def keep(played: EpisodeSet, config) -> str:
     numbers = torch.tensor([names.index(name) for name in played.policies], dtype=torch.int64)
     of_episodes = dict(zip(OF_EPISODES, (played.lengths, played.won, numbers), strict=True))
     needed = sum(array.nbytes for array in (*arrays.values(), *of_episodes.values()))
-    with atomic_directory(folder_of(config), needed, replaces=False) as folder:
+    remedy = f"give another {FLAG}, then start again"
+    with atomic_directory(folder_of(config), needed, replaces=False, remedy=remedy) as folder:
         digests = {}
         for first in range(0, len(played), SHARD):
             end = min(first + SHARD, len(played))
@@ -142,16 +148,19 @@ def keep(played: EpisodeSet, config) -> str:
 
 
 def read_episodes(config, *, neighbours: int = 1) -> EpisodeSet:
-    """The kept episodes. UserError when they are others than a moment ago, when a file is missing or damaged, or when
-    they do not fit into this process's share of the memory."""
+    """The kept episodes, of a configuration that is settled.
+
+    UserError when they are of other battles or played by others than it says, when a file is missing or damaged, or
+    when they do not fit into this process's share of the memory.
+    """
     folder = folder_of(config)
     if not are_kept(config):
         raise UserError(f"{FLAG} {folder}: no {HEADER} is there any more, or not on this machine: all have to see it")
     header = read_header(folder)
-    compare(config, header)
+    compare(config, header, (*SEEN, *PLAYED))
     try:
         files = {folder / name: digest for name, digest in sorted(header["sha256"].items())}
-        check_room(folder, sum(file.stat().st_size for file in files), neighbours)
+        check_room(folder, 2 * sum(file.stat().st_size for file in files), neighbours)  # the files, and all in one
         for file, digest in files.items():
             if sha256_file(file) != digest:
                 raise UserError(f"{file} is not the one that {HEADER} speaks of: play the episodes anew")
@@ -171,8 +180,8 @@ def check_room(folder: Path, needed: int, neighbours: int) -> None:
     free = room.free_memory() / neighbours
     if needed > free:
         raise UserError(
-            f"{FLAG} {folder}: its episodes need {needed / 2**30:,.1f} GiB in each process and {free / 2**30:,.1f} GiB"
-            " are free for it: keep fewer"
+            f"{FLAG} {folder}: its episodes need {needed / 2**30:,.1f} GiB in each process while they are read, and"
+            f" {free / 2**30:,.1f} GiB are free for it: keep fewer"
         )
 
 

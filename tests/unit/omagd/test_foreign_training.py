@@ -51,7 +51,8 @@ def test_options_that_a_game_has(games):
     )
     assert config.env == "smac"
     assert check_options(config) == [
-        "--env smac: --batch_size_run 8, --test_nepisode 32, --final_nepisode 32 unless given"
+        "--env smac: --batch_size_run 8, --test_nepisode 32, --final_nepisode 32, --epsilon_anneal_time 50000"
+        " unless given"
     ]
     assert config.battle_options() == {"env_args": {"difficulty": "A", "game_version": "4.10"}}
     assert (config.batch_size_run, config.test_nepisode, config.smac_type_bits, config.spawn_jitter) == (

@@ -68,8 +68,8 @@ def test_a_plan_of_updates_follows_the_steps_played():
             progress.played += 1
             progress.env_steps += plan.per_step
     assert progress.env_steps == 16 * 313 and updates == list(range(124, 314, 4)) and len(updates) == plan.updates
-    assert plan.epsilon(Progress()) == 1.0 and plan.epsilon(Progress(env_steps=25_000)) == pytest.approx(0.525)
-    assert plan.epsilon(Progress(env_steps=90_000)) == 0.05
+    assert plan.epsilon(Progress()) == 1.0 and plan.epsilon(Progress(env_steps=250_000)) == pytest.approx(0.525)
+    assert plan.epsilon(Progress(env_steps=900_000)) == 0.05
     resumed = Progress(step=10, played=200)
     plan.begin_anew(resumed)
     assert not plan.due(resumed)

@@ -30,7 +30,7 @@ def given(words: str) -> OmagdOptions:
         ("--stage all --output_dir R --resume R/qmix", "--stage all --resume R/qmix: give auto"),
         ("--stage all --output_dir R --predictor P", "--stage all makes its predictor itself: drop --predictor"),
         ("--stage all --output_dir R --observe obs", "--stage all is for --observe reconstructed, not obs"),
-        ("--stage all --output_dir R --report_json F", "--report_json would be written three times"),
+        ("--stage all --output_dir R --report_json F", "--report_json would be written by each stage"),
         ("--stage all --output_dir R --env smac", "--stage all: --env smac cannot be played often enough"),
     ],
 )
@@ -80,8 +80,8 @@ def test_the_third_stage_of_the_original_is_told_guesses():
     (note,) = settle_former(config)
     assert (config.stage, config.observe, config.predictor) == ("qmix", "reconstructed", "P")
     assert "--stage qmix --observe reconstructed" in note
-    plain = given("--recontructer_stage stage3 --observe obs")
-    assert "reconstructed" not in settle_former(plain)[0] and plain.observe == "obs"
+    with pytest.raises(UserError, match="--recontructer_stage stage3 is --observe reconstructed, not obs"):
+        settle_former(given("--recontructer_stage stage3 --observe obs"))
 
 
 def test_what_comes_before_the_agents_alone():
@@ -94,5 +94,18 @@ def test_what_comes_before_the_agents_alone():
     for words in ("--stage qmix", "--recontructer_stage stage3"):
         with pytest.raises(UserError, match="--pretrain_only: the stages before the agents are"):
             settle_former(given(f"--pretrain_only {words}"))
+    for words, said in (
+        ("", "--pretrain_only makes a run of each stage: give --output_dir"),
+        ("--output_dir R --lr 1e-3", "--lr: --pretrain_only does not use it"),
+        ("--output_dir R --observe reconstructed", "--observe: --pretrain_only does not use it"),
+        ("--output_dir R --tokenizer T", "--pretrain_only makes its tokenizer itself"),
+    ):
+        refused = given(f"--pretrain_only {words}")
+        settle_former(refused)
+        with pytest.raises(UserError, match=said):
+            check_options(refused)
+    exchanged = given("--pretrain_only --output_dir R --matching hungarian --max_grad_norm 1")
+    settle_former(exchanged)
+    check_options(exchanged)
     with pytest.raises(UserError, match=r"--evaluation_only: scripts/evaluate_omagd\.py"):
         settle_former(given("--evaluation_only"))

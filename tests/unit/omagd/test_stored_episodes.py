@@ -70,7 +70,7 @@ def test_other_episodes_are_refused(kept, flags, words):
 
 
 def test_folders_of_something_else_are_refused(tmp_path):
-    with pytest.raises(UserError, match=r"none: no episodes\.json is there; add --save_pretrain_buffer"):
+    with pytest.raises(UserError, match=r"none: no episodes\.json is there, or not on this machine; add --save"):
         stored.settle_stored(options(tmp_path / "none"), [])
     with pytest.raises(UserError, match="--save_pretrain_buffer: give --pretrain_buffer_path"):
         stored.settle_stored(parse(OmagdOptions, [*FLAGS.split(), "--save_pretrain_buffer"], ALIASES), [])
@@ -159,6 +159,14 @@ def test_what_came_in_between_is_left_as_it_is(kept):
     )
     with pytest.raises(UserError, match="of --map 8m, this run has --map 3m"):
         stored.read_episodes(options(folder))
+    settled = options(folder, flags="--stage predictor --map 3m --sight 5")
+    (folder / "episodes.json").write_bytes(before["episodes.json"])
+    stored.settle_stored(settled, [])
+    (folder / "episodes.json").write_text(
+        json.dumps(json.loads((folder / "episodes.json").read_text()) | {"policies": "kite"})
+    )
+    with pytest.raises(UserError, match="of --policies kite, this run has --policies random:1"):
+        stored.read_episodes(settled)
     (folder / "episodes.json").unlink()
     with pytest.raises(UserError, match=r"no episodes\.json is there any more"):
         stored.read_episodes(options(folder))
@@ -170,8 +178,13 @@ def test_places_where_nothing_can_be_kept(tmp_path, monkeypatch):
     run = tmp_path / "runs" / "a"
     for place in (run, run.parent, run / "inside", "runs", "."):
         with pytest.raises(UserError, match="neither is nor holds a run's"):
-            stored.settle_stored(options(place, "--save_pretrain_buffer"), [None, str(run)])
-    assert stored.settle_stored(options(tmp_path / "runs" / "b", "--save_pretrain_buffer"), [None, str(run)]) == []
+            stored.settle_stored(options(place, "--save_pretrain_buffer"), [str(run)])
+    assert stored.settle_stored(options(tmp_path / "runs" / "b", "--save_pretrain_buffer"), [str(run)]) == []
+    (tmp_path / "mounted").mkdir()
+    monkeypatch.setattr("os.path.ismount", lambda path: str(path).endswith("mounted"))
+    with pytest.raises(UserError, match="give a folder inside it"):
+        stored.settle_stored(options(tmp_path / "mounted", "--save_pretrain_buffer"), [])
+    (tmp_path / "mounted").rmdir()
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"no folder can be made in .*file; give another"):
         stored.settle_stored(options(tmp_path / "file" / "kept", "--save_pretrain_buffer"), [])
@@ -193,7 +206,7 @@ def test_a_disk_that_is_full_leaves_nothing(tmp_path, monkeypatch):
     config = options(tmp_path / "kept", "--save_pretrain_buffer")
     played = collect("3m", read_mixture("nearest"), 2, seed=7, **config.battle_options())
     monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 10}))
-    with pytest.raises(UserError, match="no space left"):
+    with pytest.raises(UserError, match=r"no space left.*give another --pretrain_buffer_path"):
         stored.keep(played, config)
     assert list(tmp_path.iterdir()) == []
 
