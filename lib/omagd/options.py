@@ -139,21 +139,20 @@ class OmagdOptions(FormerNames, ReconOptions, BattleOptions):
 
 def check_stage(config: OmagdOptions) -> None:
     """UserError for a flag that the stage does not use."""
-    several, words = config.stage == ALL, f"--stage {config.stage}"
-    if several:
+    if config.stage != AGENTS:
         check_recon(config)
+    words, learnt = f"--stage {config.stage}", (config.stage,)
+    if config.stage == ALL:
         check_all(config)
         if not config.pretrain_only:
             return
-        words = "--pretrain_only"
-    learnt = (TOKENIZER, PREDICTOR) if several else (config.stage,)
+        words, learnt = "--pretrain_only", (TOKENIZER, PREDICTOR)
     uses = {"learning"} if config.stage == AGENTS else {"reconstruction", *learnt}
     own = {"learning", "reconstruction", TOKENIZER, PREDICTOR}
     unused = {field.name for field in fields(config) if field.metadata.get("group") in own - uses} - {"stage"}
     if config.stage != AGENTS:
         unused |= {"observe", "test_interval", "test_nepisode", "final_nepisode", "compare"}
         unused -= {"max_grad_norm"}
-        check_recon(config)
     for name in sorted(unused & config.explicit):
         raise UserError(f"--{name}: {words} does not use it; drop it")
 
