@@ -39,7 +39,7 @@ GRPO_RECIPE = --model tiny --level 1 \
 	--tasks_per_domain 1000 --prompts_per_step 16 --group_size 8 --steps_per_domain 16 --learning_rate 1e-4 --minibatches 2 --beta 0 --loss dapo \
 	--cl replay --replay_ratio 0.25 --max_new_tokens 80 --max_length 1500 --eval_tasks 24 --eval_trials 4 --save_every 200
 
-# Two CPU processes, three minutes; see docs/train_omagd.md, "The recipe".
+# Two CPU processes, two million steps, three minutes at most; see docs/train_omagd.md, "The recipe".
 OMAGD_RECIPE = --map 3m --max_minutes 3
 
 TRAINERS := train-protein
@@ -75,7 +75,7 @@ train-grpo: $(STAMP)  ## about ten minutes on two CPU processes, a tiny model bu
 	@export OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}; $(LAUNCH) scripts/train_grpo.py $(GRPO_RECIPE) $(ARGS)
 
 train-omagd: CONFIG = cpu_2
-train-omagd: $(STAMP)  ## three minutes on two CPU processes, QMIX on map 3m; CONFIG= NPROC= ARGS= as below
+train-omagd: $(STAMP)  ## at most three minutes on two CPU processes, QMIX on map 3m; CONFIG= NPROC= ARGS= as below
 	@test -f "$(CONFIG_FILE)" || { echo "error: CONFIG=$(CONFIG) found neither in accelerate_configs nor as a file" >&2; exit 2; }
 	@export OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}; $(LAUNCH) scripts/train_omagd.py $(OMAGD_RECIPE) $(ARGS)
 
