@@ -1,6 +1,6 @@
 """What guesses of the unseen are worth: the same QMIX told what it sees, that and guesses, and everything.
 
-    OMP_NUM_THREADS=1 python benchmarks/omagd_three_arms.py --map 2s3z --sight 4 [--seeds 5] [--t_max 1000000]
+    OMP_NUM_THREADS=1 python benchmarks/omagd_three_arms.py --map 5m_vs_6m --sight 3 --battle=--leaky_mask [--seeds 5]
 
 Starts scripts/train_omagd.py on two processes, for each seed in turn: `obs`; `reconstructed`, after tokens and guesses
 of the same seed have been learnt from battles of scripts (--stage tokenizer, predictor; those battles are not counted
@@ -80,6 +80,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--t_max", type=int, default=1_000_000, help="steps of all battles in a run")
     parser.add_argument("--eval_every", type=int, default=500, help="updates between tests; they are not learnt from")
+    parser.add_argument(
+        "--battle", default="", help="further flags of the battle, as one string: --battle=--leaky_mask"
+    )
     parser.add_argument("--predictor", default="", help="further flags of the predictor, as one string")
     parser.add_argument("--agents", default="", help="and of the agents of all arms")
     args = parser.parse_args()
@@ -93,7 +96,7 @@ def main() -> None:
     for seed, arm in [(seed, arm) for seed in range(1, args.seeds + 1) for arm in ARMS]:
         if (arm, seed) in made:
             continue
-        battle = ["--map", args.map, "--sight", f"{args.sight:g}", "--seed", str(seed)]
+        battle = ["--map", args.map, "--sight", f"{args.sight:g}", "--seed", str(seed), *shlex.split(args.battle)]
         flags = [*AGENTS, *battle, "--observe", arm, "--t_max", str(args.t_max), "--eval_every", str(args.eval_every)]
         with tempfile.TemporaryDirectory() as scratch:
             folder, before = Path(scratch), {}

@@ -65,6 +65,7 @@ class Views(NamedTuple):
     alive: Tensor  # uint8 (S, A, N), of the nodes; node 0 is the agent itself
     last_actions: Tensor  # int64 (S, A)
     tokens: Tensor  # int64 (S, A, N, 2), of living nodes
+    weights: Tensor  # float32 (S, A, N): of the tokens of a slot in the loss; of 0 they are not asked for
     batch_sizes: tuple[int, ...]
 
 
@@ -244,13 +245,16 @@ class Predictor(nn.Module):
         existence = nn.functional.binary_cross_entropy_with_logits(
             guess.lives[wondered], (views.alive[wondered] != 0).float(), reduction="sum"
         )
-        logits, tokens, rows = self.logits(guess.slots[living]), views.tokens[living], views.rows[living]
+        weights, tokens, rows = views.weights[living], views.tokens[living], views.rows[living]
+        drawn = weights > 0
+        logits = self.logits(guess.slots[living][drawn])
         if self.config.matching == HUNGARIAN:
             chosen = self.matched(logits, tokens, living)
             tokens, rows = tokens[chosen], rows[chosen]
         entropies = [
-            nn.functional.cross_entropy(each, tokens[:, k], reduction="sum",
-                                        label_smoothing=self.config.label_smoothing)
+            weights[drawn] @ nn.functional.cross_entropy(
+                each, tokens[drawn, k], reduction="none", label_smoothing=self.config.label_smoothing
+            )
             for k, each in enumerate(logits)
         ]  # fmt: skip
         nodes = living.nonzero()[:, 2]

@@ -11,7 +11,7 @@ from lib.errors import UserError
 from lib.omagd.battle.layout import HEALTH_AT
 from lib.omagd.recon.episodes import TEST, TRAIN, VALIDATION, EpisodeSet
 from lib.omagd.recon.nodes import ALLY, ENEMY, TYPES
-from lib.omagd.recon.predictor import PLACE_AT, STATISTICS, Predictor, Views, last_seen
+from lib.omagd.recon.predictor import HUNGARIAN, PLACE_AT, STATISTICS, Predictor, Views, last_seen
 from lib.omagd.recon.references import REFERENCES, References, Told
 from lib.omagd.recon.tokenizer import Tokenizer
 from lib.seeds import numpy_generator
@@ -19,6 +19,9 @@ from lib.task import Task
 
 AT_ONCE = 1 << 18  # rows of units in memory at once, where all are gone through
 BINS = 20  # of the probability that a unit lives
+# Of the slots in an update whose tokens are learnt, weighted so that they stand for all: the entropies over all codes
+# are most of the work. Where slots are matched (--matching hungarian) it needs all of them.
+TOKEN_SHARE = 0.25
 GUESSERS = ("model", "tokens", *REFERENCES)  # `tokens`: the model's most likely tokens, decoded
 KINDS = (ALLY, ENEMY)
 # Sums of each guesser and kind: living slots; hits of the place, of the condition, of the place among five; distances
@@ -27,10 +30,10 @@ SUMS = ("slots", "place_hits", "condition_hits", "top5_hits", "position", "healt
 
 
 class Frames:
-    """Episodes as `Views`, with the tokens of everything that lives."""
+    """Episodes as `Views`, with the tokens of everything that lives. To be made on all processes at once."""
 
-    def __init__(self, played: EpisodeSet, tokenizer: Tokenizer, device: torch.device):
-        self.played, self.nodes, self.device = played, played.nodes, device
+    def __init__(self, played: EpisodeSet, tokenizer: Tokenizer, ranks):
+        self.played, self.nodes, self.device = played, played.nodes, ranks.device
         layout = played.layout
         codes = max(tokenizer.config.codes)
         self.tokens = torch.zeros(len(played.actions), layout.n_agents, layout.n_nodes, 2,
@@ -39,12 +42,24 @@ class Frames:
         steps = max(AT_ONCE // rows_of_step, 1)
         # Of the mean length; at most 64, whose recurrences are about as fast as can be.
         self.episodes_at_once = min(max(int(steps / float(played.lengths.double().mean())), 1), 64)
-        for places in torch.arange(len(played.actions)).split(steps):
-            rows, alive = self._rows(places), self._alive(places)
-            told = (alive != 0) & (alive[..., :1] != 0)
-            types = self.nodes.types.expand(told.shape)[told]
-            found = tokenizer.tokens(rows[told].to(device), types.to(device)).cpu()
-            self.tokens[places] = self.tokens[places].masked_scatter(told.unsqueeze(-1), found.to(self.tokens.dtype))
+        chunks = torch.arange(len(played.actions)).split(steps)
+        for first in range(0, len(chunks), ranks.count):  # one chunk each
+            some = chunks[first : first + ranks.count]
+            found = torch.zeros(sum(map(len, some)), *self.tokens.shape[1:], dtype=torch.int32)
+            if ranks.index < len(some):
+                start = sum(map(len, some[: ranks.index]))
+                mine = self._tokens(tokenizer, some[ranks.index])
+                found[start : start + len(mine)] = mine
+            found = ranks.sum_tensor(found.to(self.device)).cpu()
+            self.tokens[torch.cat(some)] = found.to(self.tokens.dtype)
+
+    def _tokens(self, tokenizer: Tokenizer, places: Tensor) -> Tensor:
+        """int32 (steps, A, N, 2); zeros where nothing lives."""
+        rows, alive = self._rows(places), self._alive(places)
+        told = (alive != 0) & (alive[..., :1] != 0)
+        types = self.nodes.types.expand(told.shape)[told]
+        found = tokenizer.tokens(rows[told].to(self.device), types.to(self.device)).cpu()
+        return torch.zeros(*told.shape, 2, dtype=torch.int32).masked_scatter(told.unsqueeze(-1), found.int())
 
     def _rows(self, places: Tensor) -> Tensor:
         return self.nodes.build(self.played.full_obs[places].float())
@@ -62,7 +77,8 @@ class Frames:
         last[behind] = played.actions[places[behind] - 1].long()
         visible = played.visible[places]
         masked = torch.zeros_like(visible, dtype=torch.bool) if masked is None else masked
-        found = (self._rows(places), visible, masked, self._alive(places), last, self.tokens[places].long())
+        weights = torch.ones(visible.shape)
+        found = (self._rows(places), visible, masked, self._alive(places), last, self.tokens[places].long(), weights)
         return Views(*(one.to(self.device) for one in found), sizes)
 
     def all_of(self, part: str, rank: int = 0, ranks: int = 1) -> Iterator[Views]:
@@ -101,26 +117,21 @@ class PredictorTask(Task):
     ):  # fmt: skip
         self.module, self.seed, self.device, self.about = module, seed, ranks.device, described
         self.sight, self.whole, self.mask_share = described["sight"], episodes * ranks.count, mask_share
-        self.frames = Frames(played, tokenizer, self.device)
         self.parts = {part: played.of_part(part) for part in (TRAIN, VALIDATION, TEST)}
-        self.epoch_updates = max(len(self.parts[TRAIN]) // self.whole, 1)
-        self._check(ranks.count)
-        self.references = References(module, self.frames.all_of(TRAIN))
-
-    def _check(self, processes: int) -> None:
-        """UserError where there is nothing to learn for a process, or nothing to be guessed."""
-        episodes = len(self.parts[TRAIN])
-        if episodes < processes:
+        if len(self.parts[TRAIN]) < ranks.count:
             raise UserError(
-                f"--graph_pretrain_episodes: {episodes} for training and {processes} processes; give {2 * processes} or"
-                " more"
+                f"--graph_pretrain_episodes: {len(self.parts[TRAIN])} for training and {ranks.count} processes; give"
+                f" {2 * ranks.count} or more"
             )
+        self.frames = Frames(played, tokenizer, ranks)
+        self.epoch_updates = max(len(self.parts[TRAIN]) // self.whole, 1)
         for part in (VALIDATION, TEST):
-            if not any(bool(self.module.asked(views)[1].any()) for views in self.frames.all_of(part)):
+            if not any(bool(module.asked(views)[1].any()) for views in self.frames.all_of(part)):
                 raise UserError(
                     f"--sight {self.sight:g}: no living unit is out of sight in the episodes for {part}; give a shorter"
                     " sight, or more --graph_pretrain_episodes"
                 )
+        self.references = References(module, self.frames.all_of(TRAIN))
 
     def described(self) -> dict:
         return self.about
@@ -131,7 +142,12 @@ class PredictorTask(Task):
         order = torch.from_numpy(numpy_generator(self.seed, "views", epoch).permutation(len(train)))
         chosen = train[order[at * self.whole : (at + 1) * self.whole]][rank::ranks]
         views = self.frames.views(chosen)
-        return views._replace(masked=hide(views, self.mask_share, self._draws(update, chosen)))
+        draws = self._draws(update, chosen)
+        views = views._replace(masked=hide(views, self.mask_share, draws))
+        if self.module.config.matching == HUNGARIAN:
+            return views
+        # Later digits of the draws, which have nothing to do with what is hidden.
+        return views._replace(weights=(draws * 4096 % 1 < TOKEN_SHARE).float() / TOKEN_SHARE)
 
     def _draws(self, update: int, episodes: Tensor) -> Tensor:
         """(S, A, N) in [0, 1), drawn episode by episode: whichever process has one hides the same."""

@@ -23,7 +23,8 @@ from lib.omagd.recon.nodes import OWN_AT, TYPES
 
 PARTS = ("place", "condition")
 BEGINS = (0, 30, 100, 250)  # updates before which the codebooks begin anew
-AT_ONCE = 1 << 15  # rows whose distances to all codes are in memory together
+# Rows whose distances to all codes are in memory together: a CPU's cache holds them; others need more work at once.
+CPU_ROWS, ROWS = 1 << 8, 1 << 15
 STATISTICS = ("loss", "error", "commitment", "nodes")
 
 
@@ -71,8 +72,10 @@ class Codebook(nn.Module):
 
     def nearest(self, encoded: Tensor) -> Tensor:
         """The numbers of the nearest codes of (M, D)."""
-        lengths = self.codes.square().sum(-1)
-        return torch.cat([(lengths - 2.0 * some @ self.codes.T).argmin(-1) for some in encoded.split(AT_ONCE)])
+        lengths, table = self.codes.square().sum(-1), (-2.0 * self.codes).T.contiguous()
+        parts = encoded.split(CPU_ROWS if encoded.device.type == "cpu" else ROWS)
+        # `min` finds the place three times as fast as `argmin` does.
+        return torch.cat([torch.addmm(lengths, some, table).min(-1).indices for some in parts])
 
     @torch.no_grad()
     def statistics(self, encoded: Tensor, tokens: Tensor) -> Tensor:

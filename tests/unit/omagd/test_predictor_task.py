@@ -1,29 +1,28 @@
 """Stage 2 as a task: shares of processes, references counted by hand, figures by hand; artifacts tied to each other."""
 
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
 import torch
+from thread_ranks import Ranks
 from torch import nn
 
 from lib.errors import UserError
 from lib.omagd.options import OmagdOptions
 from lib.omagd.recon.episodes import MIXTURE, TEST, TRAIN, collect, read_mixture
 from lib.omagd.recon.predictor import PLACE_AT, Predictor, PredictorConfig
-from lib.omagd.recon.predictor_task import BINS, GUESSERS, KINDS, SUMS, PredictorTask, judged
+from lib.omagd.recon.predictor_task import BINS, GUESSERS, KINDS, SUMS, TOKEN_SHARE, PredictorTask, judged
 from lib.omagd.recon.references import REFERENCES, Common
 from lib.omagd.recon.stages import exported, predictor_of, predictor_stage, read_stage
 from lib.omagd.recon.tokenizer import Tokenizer, TokenizerConfig
 
-RANKS = SimpleNamespace(index=0, count=1, device=torch.device("cpu"))
-TWO = SimpleNamespace(index=0, count=2, device=torch.device("cpu"))
 
-
-def task_of(played, tokenizer, ranks=RANKS, episodes=8):
+def task_of(played, tokenizer, ranks, episodes=8, **more):
     torch.manual_seed(1)
     layout = played.layout
     config = PredictorConfig(layout.n_agents, layout.n_actions, layout.n_nodes, layout.node_width, 120,
-                             tokenizer.config.codes, hidden=16, slot=8)  # fmt: skip
+                             tokenizer.config.codes, hidden=16, slot=8, **more)  # fmt: skip
     module = Predictor(config)
     module.follow(tokenizer)
     return PredictorTask(module, tokenizer, played, {"sight": 5.0}, episodes=episodes, mask_share=0.15, seed=5,
@@ -32,7 +31,7 @@ def task_of(played, tokenizer, ranks=RANKS, episodes=8):
 
 @pytest.fixture(scope="module")
 def task(played, tokenizer):
-    return task_of(played, tokenizer)
+    return task_of(played, tokenizer, Ranks())
 
 
 def test_tokens_are_those_of_the_rows(played, tokenizer, task):
@@ -46,11 +45,14 @@ def test_tokens_are_those_of_the_rows(played, tokenizer, task):
 
 
 def test_an_epoch_is_every_episode_once_and_processes_divide_its_batches(played, tokenizer, task):
-    pair, counted = task_of(played, tokenizer, TWO, 4), 0
+    with ThreadPoolExecutor(2) as pool:
+        both = list(pool.map(lambda ranks: task_of(played, tokenizer, ranks, 4), Ranks.several(2)))
+    assert all(torch.equal(one.frames.tokens, task.frames.tokens) for one in both)
+    pair, counted = both[0], 0
     assert pair.epoch_updates == task.epoch_updates > 4
     for update in range(task.epoch_updates):
         whole, shares = task.batch(update, 0, 1), [pair.batch(update, rank, 2) for rank in range(2)]
-        for name in ("rows", "masked", "tokens", "last_actions"):
+        for name in ("rows", "masked", "tokens", "last_actions", "weights"):
             total = getattr(whole, name).double().sum()
             assert total == pytest.approx(float(sum(getattr(share, name).double().sum() for share in shares)))
         losses = [task.module(*one)[1] for one in (whole, *shares)]
@@ -58,6 +60,19 @@ def test_an_epoch_is_every_episode_once_and_processes_divide_its_batches(played,
         counted += whole.batch_sizes[0]
     assert counted == task.epoch_updates * 8 and counted > 0.8 * len(task.parts[TRAIN])
     assert not torch.equal(task.batch(0, 0, 1).masked, task.batch(task.epoch_updates, 0, 1).masked)
+
+
+def test_tokens_are_learnt_of_a_lot_that_stands_for_all(played, tokenizer, task):
+    views = task.batch(0, 0, 1)
+    weights, unseen = views.weights, (views.visible == 0) | views.masked
+    assert set(weights.unique().tolist()) == {0.0, 1.0 / TOKEN_SHARE}
+    for some in (unseen, views.masked):  # what is hidden follows from the same draws
+        few = weights[some]
+        assert float(few.mean()) == pytest.approx(1.0, abs=4 * (3.0 / len(few)) ** 0.5)
+    assert not torch.equal(weights, task.batch(task.epoch_updates, 0, 1).weights)
+    assert bool((next(task.frames.all_of(TEST)).weights == 1).all()), "all are measured"
+    exchanged = task_of(played, tokenizer, Ranks(), matching="hungarian")
+    assert bool((exchanged.batch(0, 0, 1).weights == 1).all()), "of a lot none could be matched"
 
 
 def test_last_actions_are_those_of_the_step_before(played, task):
@@ -139,7 +154,7 @@ def test_the_most_common_token_is_so_however_many_threads_write():
 def test_what_cannot_be_learnt_is_said_before(played, tokenizer):
     wide = collect("2s3z", read_mixture(MIXTURE), 30, seed=1, sight=40.0)
     with pytest.raises(UserError, match=r"--sight 5: no living unit is out of sight in the episodes for validation"):
-        task_of(wide, tokenizer)
+        task_of(wide, tokenizer, Ranks())
     many = SimpleNamespace(index=0, count=70, device=torch.device("cpu"))
     with pytest.raises(UserError, match=r"--graph_pretrain_episodes: \d+ for training and 70 processes; give 140"):
         task_of(played, tokenizer, many)
@@ -147,7 +162,7 @@ def test_what_cannot_be_learnt_is_said_before(played, tokenizer):
 
 def test_few_codes_are_measured_too(played):
     few = Tokenizer(played.layout, TokenizerConfig(played.layout.node_width, (3, 2), code_dim=8, hidden=16))
-    figures = (task := task_of(played, few)).judge(task.measure(TEST, 0, 1))
+    figures = (task := task_of(played, few, Ranks())).judge(task.measure(TEST, 0, 1))
     assert figures["model_top5"] == 1.0 >= figures["model_place"]
 
 
@@ -216,7 +231,7 @@ def read(tokenizer, **changed):
 
 
 def test_a_stage_takes_the_export_of_the_one_before(played, tokenizer):
-    stage = predictor_stage(options(tokenizer="there"), played, RANKS, read(tokenizer))
+    stage = predictor_stage(options(tokenizer="there"), played, Ranks(), read(tokenizer))
     for mine, theirs in zip(stage.task.module.tables, tokenizer.tables(), strict=True):
         assert torch.equal(mine, theirs)
     assert stage.config["sha256_of_codes"] == stage.task.described()["sha256_of_codes"] == "c0de" * 16
@@ -249,12 +264,12 @@ def test_what_is_no_export_of_the_stage_before_is_refused_by_name(tokenizer):
 
 def test_weights_of_other_sizes_are_refused(played, tokenizer):
     with pytest.raises(UserError, match=r"--tokenizer there: its weights are not those of its config\.json"):
-        predictor_stage(options(tokenizer="there"), played, RANKS, read(tokenizer, codes=[32, 8]))
+        predictor_stage(options(tokenizer="there"), played, Ranks(), read(tokenizer, codes=[32, 8]))
 
 
 def test_guesses_without_what_came_later_are_read(played, tokenizer):
     """An export made before `--matching` was there; one of other sizes is refused all the same."""
-    stage = predictor_stage(options(tokenizer="there"), played, RANKS, read(tokenizer))
+    stage = predictor_stage(options(tokenizer="there"), played, Ranks(), read(tokenizer))
     module = stage.task.module
     older = {name: value for name, value in stage.config.items() if name != "matching"}
     assert predictor_of(older, dict(module.state_dict()), "there").config == module.config
@@ -264,7 +279,7 @@ def test_guesses_without_what_came_later_are_read(played, tokenizer):
 
 
 def test_guesses_of_exchanged_slots_are_not_for_agents(played, tokenizer):
-    made = predictor_stage(options(tokenizer="there", matching="hungarian"), played, RANKS, read(tokenizer)).config
+    made = predictor_stage(options(tokenizer="there", matching="hungarian"), played, Ranks(), read(tokenizer)).config
     agents = OmagdOptions(stage="qmix", map="2s3z", sight=5.0, observe="reconstructed", predictor="there")
     with pytest.raises(UserError, match=r"learnt with --matching hungarian.*--stage predictor.*makes"):
         read_stage(agents, "predictor", lambda path: ({}, made))

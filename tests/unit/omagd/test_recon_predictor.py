@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from thread_ranks import Ranks
 
 from lib.omagd.recon.episodes import TEST, TRAIN
 from lib.omagd.recon.nodes import ENEMY
@@ -22,7 +23,7 @@ LIMIT = 120
 
 @pytest.fixture(scope="module")
 def frames(played, tokenizer):
-    return Frames(played, tokenizer, torch.device("cpu"))
+    return Frames(played, tokenizer, Ranks())
 
 
 def predictor(played, tokenizer, memory="belief", seed=0, **sizes) -> Predictor:
@@ -113,6 +114,8 @@ def test_what_is_asked(played, tokenizer, frames):
 def test_the_loss_is_that_of_its_parts(played, tokenizer, frames):
     """Written out slot by slot; label smoothing, and masked slots that are not asked whether they live."""
     module, views = predictor(played, tokenizer, label_smoothing=0.2), drawn(frames.views(torch.arange(3)))
+    lots = torch.rand(views.visible.shape, generator=torch.Generator().manual_seed(1))
+    views = views._replace(weights=4.0 * (lots < 0.25))  # tokens are learnt of some slots only
     _, sums = module(*views)
     found = dict(zip(STATISTICS, sums.tolist(), strict=True))
     with torch.no_grad():
@@ -130,7 +133,7 @@ def test_the_loss_is_that_of_its_parts(played, tokenizer, frames):
             for name, logits, token in zip(("place", "condition"), module.logits(guess.slots[at]), views.tokens[at],
                                            strict=True):  # fmt: skip
                 logs = logits.double().log_softmax(-1)
-                expected[name] -= float(0.8 * logs[token] + 0.2 * logs.mean())
+                expected[name] -= float(views.weights[at] * (0.8 * logs[token] + 0.2 * logs.mean()))
             columns = tokenizer.columns[:, kind].sum(0) > 0
             off = (guess.mean[at] - views.rows[at]).double()
             scaled = off[columns] / tokenizer.deviation[kind][columns]

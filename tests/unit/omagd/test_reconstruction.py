@@ -57,7 +57,8 @@ def test_steps_are_the_guesses_of_whole_episodes(played, memory):
     rows, visible = nodes.build(played.full_obs[places].float()), played.visible[places]
     alive = nodes.alive_of_nodes(played.alive[places])
     tokens = torch.zeros(*visible.shape, 2, dtype=torch.int64)
-    guess = module.believe(Views(rows, visible, visible != visible, alive, last, tokens, sizes))
+    weights = torch.ones(visible.shape)
+    guess = module.believe(Views(rows, visible, visible != visible, alive, last, tokens, weights, sizes))
     told = steps_of(played, module, episodes)[places]
     obs, signs = told.split([played.layout.obs_size, SIGNS * (nodes.count - 1)], -1)
     lives, spread, lately, guessed = signs.unflatten(-1, (nodes.count - 1, SIGNS)).unbind(-1)

@@ -1,38 +1,14 @@
 """Stage 1 as a task: shares of processes, codebooks that stay the same on them, figures by hand."""
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from thread_ranks import Ranks
 
 from lib.omagd.recon.episodes import MIXTURE, TEST, TRAIN, collect, read_mixture
 from lib.omagd.recon.tokenizer import Tokenizer, TokenizerConfig
 from lib.omagd.recon.tokenizer_task import Graphs, TokenizerTask
-
-
-class Ranks:
-    """Process `index` of several; `sum_tensor` waits for all of them, as threads."""
-
-    def __init__(self, index=0, others=None):
-        self.index, self.device = index, torch.device("cpu")
-        self.shared = others.shared if others else {}
-        self.count, self.barrier = (others.count, others.barrier) if others else (1, None)
-
-    @staticmethod
-    def several(count):
-        first = Ranks()
-        first.count, first.barrier = count, threading.Barrier(count, timeout=60)
-        return [first, *(Ranks(index, first) for index in range(1, count))]
-
-    def sum_tensor(self, tensor):
-        if self.count == 1:
-            return tensor.clone()
-        self.shared[self.index] = tensor.clone()
-        self.barrier.wait()
-        total = sum(self.shared[index] for index in range(self.count))
-        self.barrier.wait()
-        return total
 
 
 @pytest.fixture(scope="module")
