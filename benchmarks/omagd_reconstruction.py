@@ -1,6 +1,6 @@
 """What it costs to tell agents guesses of what they do not see: 64 battles a step, and an update of 32 episodes.
 
-    OMP_NUM_THREADS=1 python benchmarks/omagd_reconstruction.py [--maps 2s3z,3s5z]
+    OMP_NUM_THREADS=1 python benchmarks/omagd_reconstruction.py [--maps 5m_vs_6m,2s3z,3s5z]
 
 With agents of random weights, which act at random, and a small predictor of random weights: the work is the same. Three
 figures, each with guesses / without, in one run and taking turns: a step of collecting (what agents are told, their
@@ -15,6 +15,7 @@ from functools import partial
 import torch
 from record import interleaved, write_result
 
+from lib.allocator import keep_freed_memory
 from lib.omagd.battle.battle import BattleVec
 from lib.omagd.learning.collector import Collector
 from lib.omagd.learning.networks import Agent, AgentConfig
@@ -94,12 +95,13 @@ def ratios(map_name: str, size: str, sight: float, repeats: int) -> dict:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--maps", default="2s3z,3s5z")
+    parser.add_argument("--maps", default="5m_vs_6m,2s3z,3s5z")
     parser.add_argument("--sight", type=float, default=5.0)
     parser.add_argument("--predictor_size", choices=tuple(SIZES), default="small")
     parser.add_argument("--repeats", type=int, default=21)
     args = parser.parse_args()
     torch.set_num_threads(1)
+    keep_freed_memory()  # as the trainer does
     found = {}
     for name in args.maps.split(","):
         found[name] = ratios(name, args.predictor_size, args.sight, args.repeats)

@@ -44,7 +44,7 @@ class Reconstruction:
             self._share("obs", (rows, layout.obs_size))
             self._share("visible", (rows, nodes), torch.uint8)
             self._share("slots", (rows, nodes, width + FLAGS))
-            self._share("tells", (nodes - 1, rows, TELLS + width))
+            self._share("tells", (nodes - 1, TELLS + width, rows))
             self._share("rows", (nodes - 1, rows, width) if likeliest else (1, 1, 1))
             self._share("told", (rows, self.size(layout)))
             self._constants()
@@ -83,10 +83,12 @@ class Reconstruction:
             predictor.waves_of(torch.arange(config.limit + 1, device=self.device)) @ predictor.sees.weight[:, slots:].T
         )
         self._times = times + predictor.sees.bias
-        # Of each node but the first the weights of its kind.
-        self._recalls = torch.stack([predictor.recalls_of(int(kind)).T for kind in predictor.types[1:]])
-        expects = predictor.expects
-        self._expects = expects.weight[config.slot :].T.contiguous(), expects.bias[config.slot :].contiguous()
+        # For each node but the first: weights as they are, results with rows side by side. So products read what is
+        # known where it lies, and copy nothing.
+        nodes, slot, tells = nodes - 1, config.slot, predictor.tells
+        self._expects = predictor.expects.weight[slot:], predictor.expects.bias[slot:].unsqueeze(1)
+        self._recalls = torch.stack([predictor.recalls_of(int(kind)) for kind in predictor.types[1:]])
+        self._tells = tells.weight.expand(nodes, -1, -1), tells.bias.view(1, -1, 1)
 
     @staticmethod
     def size(layout: Layout) -> int:
@@ -109,13 +111,13 @@ class Reconstruction:
         inner = torch.addmm(inner.flatten(0, 1), self.slots.flatten(1), self._sees).relu_()
         self.hidden = predictor.remember(inner, self.hidden)
         weights, bias = self._expects
-        expected = torch.addmm(bias, self.hidden, weights).view(len(inner), -1, config.slot).transpose(0, 1)
-        found = torch.baddbmm(expected, self.slots[:, 1:].transpose(0, 1), self._recalls).relu_()  # (N - 1, R, slot)
-        tells = predictor.tells
-        torch.addmm(tells.bias, found.flatten(0, 1), tells.weight.T, out=self.tells.view(-1, self.tells.shape[-1]))
+        found = torch.addmm(bias, weights, self.hidden.T).view(len(self._recalls), config.slot, -1)
+        found.baddbmm_(self._recalls, self.slots[:, 1:].permute(1, 2, 0)).relu_()  # (N - 1, slot, rows)
+        weights, bias = self._tells
+        torch.baddbmm(bias, weights, found, out=self.tells)
         if self.likeliest:
             for node, kind in enumerate(predictor.types[1:]):  # all at once have logits of every code
-                self.rows[node] = predictor.decoded(found[node], kind)
+                self.rows[node] = predictor.decoded(found[node].T, kind)
         self.told[:, : self.obs.shape[1]] = self.obs
         self._complete()
         return self.told.view(self.count, -1, self.told.shape[-1])

@@ -32,7 +32,7 @@ class Arrays:
     normal: wp.array2d(dtype=wp.float32)  # [N, F]
     deviation: wp.array2d(dtype=wp.float32)  # [N, F]
     columns: wp.array2d(dtype=wp.float32)  # [N, F]
-    tells: wp.array3d(dtype=wp.float32)  # [N - 1, R, TELLS + F]
+    tells: wp.array3d(dtype=wp.float32)  # [N - 1, TELLS + F, R]
     rows: wp.array3d(dtype=wp.float32)  # [N - 1, R, F]
     told: wp.array2d(dtype=wp.float32)  # [R, O + 4 (N - 1)]
 
@@ -83,8 +83,8 @@ def complete(a: Arrays):
             a.told[row, signs + 2] = 1.0
             a.told[row, signs + 3] = 0.0
             continue
-        lives = chance(a.tells[other, row, 0])
-        keeps = chance(a.tells[other, row, 1]) * a.slots[row, node, width + 2]
+        lives = chance(a.tells[other, 0, row])
+        keeps = chance(a.tells[other, 1, row]) * a.slots[row, node, width + 2]
         start = a.starts[node]
         # The first number, visible or attackable, is 0 as it is.
         for column in range(1, a.widths[node]):
@@ -94,9 +94,9 @@ def complete(a: Arrays):
             else:
                 base = a.normal[node, column]
                 base = base + keeps * (a.slots[row, node, column] - base)
-                value = base + a.deviation[node, column] * a.tells[other, row, _TELLS + column]
+                value = base + a.deviation[node, column] * a.tells[other, _TELLS + column, row]
                 a.told[row, start + column] = value * a.columns[node, column] * lives
         a.told[row, signs] = lives
-        a.told[row, signs + 1] = wp.exp(0.5 * a.tells[other, row, 2])
+        a.told[row, signs + 1] = wp.exp(0.5 * a.tells[other, 2, row])
         a.told[row, signs + 2] = a.slots[row, node, width + 3]
         a.told[row, signs + 3] = 1.0
