@@ -267,11 +267,21 @@ def battle_scaling() -> str:
     return words("{:.2f} x on 3m, {:.2f} x on 2s3z", *(found.get(name, {}).get("ratio") for name in ("3m", "2s3z")))
 
 
-def battle_sight() -> str:
-    gaps = pick(load("omagd_sight"), "gaps") or {}
+def battle_sight(file: str) -> str:
+    gaps = pick(load(file), "gaps") or {}
     seeds = sorted({found["seeds"] for found in gaps.values()})
     told = [f"{name} {found['obs']:.3f} -> {found['full_obs']:.3f}" for name, found in gaps.items()]
     return words("{}; medians, seeds: {}", "; ".join(told) or None, "-".join(map(str, seeds)))
+
+
+def battle_arms(file: str) -> str:
+    arms = pick(load(file), "arms") or {}
+    gain, share = arms.get("reconstructed - obs") or {}, arms.get("share_of_gap")
+    return words(
+        "{:.3f}, {:.3f}, {:.3f}; guesses gain {:.3f} ({:.3f} to {:.3f}), {:.0f} % of what the truth does; {} seeds",
+        arms.get("obs"), arms.get("reconstructed"), arms.get("full_obs"), gain.get("mean"), gain.get("low"),
+        gain.get("high"), None if share is None else 100 * share, arms.get("seeds"),
+    )  # fmt: skip
 
 
 def of_maps(name: str, text: str, *keys: str) -> str:
@@ -354,8 +364,12 @@ ROWS = [
        partial(battle_learning, name), f"omagd_learning_{name}") for name in ("3m", "2s3z", "8m", "3s5z", "5m_vs_6m")),
     ("QMIX, steps of battles a second while learning, 2 processes with twice as many battles and episodes / 1",
      battle_scaling, "omagd_scaling"),
-    ("win rates of QMIX told what it sees -> told the truth about what it does not, equal steps", battle_sight,
-     "omagd_sight"),
+    ("win rates of QMIX told what it sees -> told the truth about what it does not, equal steps",
+     lambda: battle_sight("omagd_sight"), "omagd_sight"),
+    ("the same, units within 6 can be attacked unseen (`--leaky_mask`, SMAC's rule)",
+     lambda: battle_sight("omagd_sight_leaky"), "omagd_sight_leaky"),
+    ("the same with guesses between them: 5m_vs_6m, sight 3, `--leaky_mask`",
+     lambda: battle_arms("omagd_three_arms_5m_vs_6m_3"), "omagd_three_arms_5m_vs_6m_3"),
     ("two tokens for a unit, sight 5, episodes not learnt from, medians of the seeds", battle_tokens,
      "omagd_tokenizer"),
     ("guesses of living units out of sight, sight 5, position error in map units, medians of the seeds", battle_guesses,
