@@ -6,6 +6,7 @@ import io
 import math
 import numbers
 import re
+import struct
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ INK = "#24292f"  # stands for the page's own text colour inside an SVG
 FIGURE_INCHES = (6.4, 3.4)
 # A longer series is drawn faint, with its running mean on top.
 LONG_SERIES = 150
+BROAD = 2.2  # times as wide as it is high: a picture that takes the whole width of the page
 LABEL_DISTANCE = 0.065  # of the height of a plot, between two labels of horizontal lines
 
 
@@ -109,9 +111,10 @@ def write_report(
     for caption, file in figures:
         if not Path(file).is_file():
             raise UserError(f"report: the picture {file} does not exist; expected a PNG file")
-        data = base64.b64encode(Path(file).read_bytes()).decode()
-        picture = f'<img alt="{_text(caption)}" src="data:image/png;base64,{data}">'
-        drawings.append(_figure(picture, "", caption))
+        content = Path(file).read_bytes()
+        width, height = struct.unpack(">II", content[16:24])  # IHDR, the first chunk of every PNG
+        picture = f'<img alt="{_text(caption)}" src="data:image/png;base64,{base64.b64encode(content).decode()}">'
+        drawings.append(_figure(picture, "", caption, broad=width > BROAD * height))
     environment = run_path / "environment.json"
     details = [_details("Configuration", config)]
     if environment.is_file():
@@ -299,9 +302,11 @@ def _table(table: Table) -> str:
     return f"<section><h2>{_text(table.title)}</h2><div class=scroll><table>{body}</table></div>{caption}</section>"
 
 
-def _figure(picture: str, title: str, caption: str) -> str:
+def _figure(picture: str, title: str, caption: str, broad: bool = False) -> str:
     heading = f"<b>{_text(title)}</b> " if title else ""
-    return f"<figure>{picture}<figcaption>{heading}{_text(caption)}</figcaption></figure>"
+    return (
+        f"<figure{' class=broad' if broad else ''}>{picture}<figcaption>{heading}{_text(caption)}</figcaption></figure>"
+    )
 
 
 def _gallery(drawings: list[str]) -> list[str]:
@@ -349,6 +354,7 @@ th { color: var(--soft); font-weight: 600; border-bottom-width: 2px; }
 tr.own td { background: var(--own); font-weight: 600; }
 .gallery { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(460px, 100%), 1fr)); gap: 20px; }
 figure { margin: 0; border: 1px solid var(--line); border-radius: 8px; padding: 14px; }
+figure.broad { grid-column: 1 / -1; }
 figure svg, figure img { display: block; width: 100%; height: auto; color: var(--ink); border-radius: 4px; }
 figcaption, .caption { color: var(--soft); font-size: .88rem; margin: 8px 0 0; }
 figcaption b { color: var(--ink); }

@@ -94,10 +94,10 @@ def curves(rows: list[dict]) -> list[Curve]:
 def write_run_report(run: Path, config, task, results: dict, rows: list[dict]) -> Path:
     """report.html and plots of a finished stage; `rows` are those of metrics.jsonl.
 
-    The battle that is shown is the longest of the test's.
+    The battle that is shown is the one of median length of the test's.
     """
     test = task.parts[TEST]
-    shown = test[task.frames.played.lengths[test].argmax()].view(1)
+    shown = test[task.frames.played.lengths[test].argsort(stable=True)[len(test) // 2]].view(1)
     picture = draw_guesses(run / "plots" / "guesses.png", task.module, task.frames.views(shown), task.sight)
     summary = [
         ("position error, map units", round(results["model_position_error"], 3)),

@@ -10,9 +10,10 @@ import matplotlib.image
 import numpy as np
 import pytest
 from checkpoint_samples import refused
+from matplotlib.figure import Figure
 
 from lib import report
-from lib.report import Curve, Series, Table, format_column, running_mean, spread, write_report
+from lib.report import Curve, Series, Table, format_column, running_mean, spread, to_png, write_report
 
 
 class Page(html.parser.HTMLParser):
@@ -110,6 +111,14 @@ def test_figures_are_inline_and_whole(written, picture):
     (address,) = [address for address in page.addresses if address.startswith("data:")]
     assert base64.b64decode(address.split(",")[1]) == picture.read_bytes()
     assert page.tags.count("svg") == 3 and page.tags.count("figure") == 4
+
+
+@pytest.mark.parametrize(("inches", "broad"), [((4, 3), 0), ((12, 4), 1)])
+def test_a_broad_picture_takes_the_whole_width(tmp_path, inches, broad):
+    (tmp_path / "x.png").write_bytes(to_png(Figure(figsize=inches)))
+    nothing = {"title": "T", "summary": [], "tables": [], "curves": [], "config": {}}
+    path = write_report(tmp_path, figures=[("x", tmp_path / "x.png")], **nothing)
+    assert path.read_text().count("<figure class=broad>") == broad
 
 
 def test_numbers_are_aligned_right_and_text_is_not(written):
