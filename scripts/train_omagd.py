@@ -54,7 +54,7 @@ from lib.omagd.learning.collector import Collector
 from lib.omagd.learning.qmix import STATISTICS, Episodes, Learner, Targets
 from lib.omagd.learning.replay import EpisodeReplay
 from lib.omagd.options import AGENTS, ALIASES, ALL, OmagdOptions, check_buffers, check_options, stages_of
-from lib.omagd.players import NetworkPlayer, ScriptedPlayer, greedy
+from lib.omagd.players import NetworkPlayer, ScriptedPlayer, greedy, teams_of
 from lib.omagd.progress import Plan, Progress
 from lib.omagd.recon import predictor_reporting, tokenizer_reporting
 from lib.omagd.recon.episodes import EpisodeSet, collect, read_mixture
@@ -212,16 +212,18 @@ def episodes_of(acc: Accelerator, run: RunDirectory, config: OmagdOptions) -> Ep
     # One look for all: some may not see what another has just written.
     kept = on_main(acc, partial(are_kept, config))
     played, failure = None, ""
-    if kept or (config.pretrain_buffer_path is not None and not config.save_pretrain_buffer):
-        try:
+    try:
+        if kept or (config.pretrain_buffer_path is not None and not config.save_pretrain_buffer):
             played = read_episodes(config, neighbours=neighbours)
-        except UserError as error:
-            failure = str(error)
-    else:
-        played = collect(
-            config.map, read_mixture(config.policies), config.graph_pretrain_episodes,
-            seed=derive(config.seed, "episodes") % 2**63, neighbours=neighbours, **config.battle_options(),
-        )  # fmt: skip
+        else:
+            mixture = read_mixture(config.policies)
+            teams = teams_of((policy.player for policy in mixture), load_export)
+            played = collect(
+                config.map, mixture, config.graph_pretrain_episodes, teams=teams,
+                seed=derive(config.seed, "episodes") % 2**63, neighbours=neighbours, **config.battle_options(),
+            )  # fmt: skip
+    except UserError as error:
+        failure = str(error)
     raise_anywhere(acc, failure)
     assert_equal_across_ranks(acc, played.digest(), "episodes")
     if config.save_pretrain_buffer and not kept and not config.dry_run:

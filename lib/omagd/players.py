@@ -1,7 +1,7 @@
 """Who can command the allies of battles: a scripted player, or a trained network from the export of a run."""
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import torch
@@ -57,8 +57,9 @@ class NetworkPlayer:
         self.agent, self.battle, self.name = agent.eval(), battle, name
         self.eyes = eyes or Eyes(battle["observe"])
 
-    def start(self, battles: Battles) -> Act:
-        """What writes `battles.actions` for the next step. UserError when the sizes of the battles are others.
+    def start(self, battles: Battles, epsilon: float = 0.0) -> Act:
+        """What writes `battles.actions` for the next step: with probability `epsilon` a random action, the same for
+        the same battles. UserError when the sizes of the battles are others.
 
         The network is moved to the device of the battles, and remembers from here on; a battle that begins anew is
         begun without memory.
@@ -71,14 +72,16 @@ class NetworkPlayer:
                 f" {_words(wanted)} ({self.battle['map']} of {self.battle.get('env', EMBEDDED)}); play that, or give"
                 " another player"
             )
-        return greedy(self.agent.to(battles.device), battles, self.eyes.of(battles))
+        return greedy(self.agent.to(battles.device), battles, self.eyes.of(battles), epsilon)
 
 
 Player = ScriptedPlayer | NetworkPlayer
 
 
-def greedy(agent: Agent, battles: Battles, senses: Senses) -> Act:
+def greedy(agent: Agent, battles: Battles, senses: Senses, epsilon: float = 0.0) -> Act:
     """What writes the available actions of the network's highest values, from the battles as they stand.
+
+    With probability `epsilon` an action is random.
 
     senses: of these battles, what the network is told. The memory of a battle ends with it.
     """
@@ -94,7 +97,7 @@ def greedy(agent: Agent, battles: Battles, senses: Senses) -> Act:
         memory["hidden"].view(n, -1).masked_fill_(new[:, None], 0.0)
         senses.forget(new)
         values, memory["hidden"] = agent.step(senses.tell(last), last, memory["hidden"])
-        battles.choose(values)
+        battles.choose(values, epsilon)
         last.copy_(battles.actions)
 
     return act
@@ -120,6 +123,11 @@ def load_player(text: str, read_export: ReadExport) -> Player:
         tensors = {name: value for name, value in tensors.items() if not name.startswith(start)}
     eyes = Eyes(battle["observe"], predictor, config.get("recon", EXPECTED))
     return NetworkPlayer(_agent_of(tensors, config, battle, text), battle, text, eyes)
+
+
+def teams_of(names: Iterable[str], read_export: ReadExport) -> dict[str, NetworkPlayer]:
+    """By name, those that are no scripts. UserError as of `load_player`."""
+    return {name: load_player(name, read_export) for name in names if name not in PLAYERS}
 
 
 def _unknown(name: str) -> str:

@@ -10,8 +10,10 @@ What an agent sees need not be kept beside what there is: `seen` is the one wher
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -33,7 +35,10 @@ _PARTS = (TEST, VALIDATION, *[TRAIN] * 8)
 
 @dataclass(frozen=True)
 class Policy:
-    """A scripted player that takes a random action with probability `epsilon`, and its part of the episodes."""
+    """A player that takes a random action with probability `epsilon`, and its part of the episodes.
+
+    player: one of `battle.players.PLAYERS`, or the folder of a trained team.
+    """
 
     player: str
     epsilon: float
@@ -44,8 +49,11 @@ class Policy:
         return f"{self.player}@{self.epsilon:g}" if self.epsilon else self.player
 
 
-def read_mixture(text: str) -> tuple[Policy, ...]:
-    """`player[@epsilon]:part,...`; UserError for what is no player or no number."""
+def read_mixture(text: str, kept: bool = False) -> tuple[Policy, ...]:
+    """`player[@epsilon]:part,...`; UserError for what is no player or no number.
+
+    kept: the episodes have been played, and the folders of the teams that played them need not be there any more.
+    """
     found = []
     for word in filter(None, text.split(",")):
         name, _, part = word.partition(":")
@@ -54,10 +62,11 @@ def read_mixture(text: str) -> tuple[Policy, ...]:
             policy = Policy(player, float(epsilon) if "@" in name else 0.0, float(part) if ":" in word else 1.0)
         except ValueError:
             policy = Policy(player, -1.0, 0.0)
-        if player not in PLAYERS or not 0 <= policy.epsilon <= 1 or not 0 < policy.share < 1e6:
+        known = player in PLAYERS or kept or (player and Path(player).is_dir())
+        if not known or not 0 <= policy.epsilon <= 1 or not 0 < policy.share < 1e6:
             raise UserError(
-                f"--policies {word}: expected player@epsilon:part with a player of {', '.join(PLAYERS)}, an epsilon"
-                " from 0 to 1 and a part above 0, like nearest@0.3:2"
+                f"--policies {word}: expected player@epsilon:part with a player of {', '.join(PLAYERS)} or the folder"
+                " of a trained team, an epsilon from 0 to 1 and a part above 0, like nearest@0.3:2"
             )
         found.append(policy)
     if not found:
@@ -135,11 +144,19 @@ class EpisodeSet:
 
 
 def collect(
-    map_name: str, mixture: tuple[Policy, ...], count: int, *, seed: int, neighbours: int = 1, **options
+    map_name: str,
+    mixture: tuple[Policy, ...],
+    count: int,
+    *,
+    seed: int,
+    teams: Mapping | None = None,
+    neighbours: int = 1,
+    **options,
 ) -> EpisodeSet:
     """Episodes 0 .. count - 1 of the mixture, played on the CPU. `options`: those of BattleVec.
 
-    UserError when they do not fit into this process's share of the memory.
+    teams: of the players that are no scripts, by name; a `lib.omagd.players.NetworkPlayer` each. UserError when the
+    episodes do not fit into this process's share of the memory, or when a team was trained for other sizes.
     """
     layout, limit = Layout.of(find_map(map_name)), options.get("limit") or find_map(map_name).limit
     step = layout.n_agents * (2 * layout.obs_size + layout.n_nodes + 1) + layout.n_nodes + 4
@@ -149,7 +166,11 @@ def collect(
         for start in range(first, end, AT_ONCE):
             many = min(AT_ONCE, end - start)
             battles = BattleVec(map_name, many, seed=seed, first_battle=start, autoreset=False, **options)
-            arrays, steps = _play(battles, policy)
+            if policy.player in PLAYERS:
+                act = partial(battles.script, policy.player, policy.epsilon)
+            else:
+                act = teams[policy.player].start(battles, policy.epsilon)
+            arrays, steps = _play(battles, act)
             parts.append(arrays)
             lengths.append(steps)
             won.append(battles.info[:, WON] != 0)
@@ -158,7 +179,7 @@ def collect(
     return EpisodeSet(layout, arrays, torch.cat(lengths), torch.cat(won), names)
 
 
-def _play(battles: BattleVec, policy: Policy) -> tuple[dict[str, Tensor], Tensor]:
+def _play(battles: BattleVec, act: Callable[[], None]) -> tuple[dict[str, Tensor], Tensor]:
     """(arrays of all steps, episode behind episode; lengths) of battles that have just begun."""
     rows: dict[str, list[Tensor]] = {name: [] for name in EpisodeSet.ARRAYS}
     running = []
@@ -167,7 +188,7 @@ def _play(battles: BattleVec, policy: Policy) -> tuple[dict[str, Tensor], Tensor
         rows["full_obs"].append(battles.full_obs.half())
         for name in ("visible", "alive"):
             rows[name].append(getattr(battles, name).clone())
-        battles.script(policy.player, policy.epsilon)
+        act()
         rows["actions"].append(battles.actions.to(torch.uint8))
         battles.step(check=False)
         rows["rewards"].append(battles.rewards.clone())

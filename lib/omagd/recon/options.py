@@ -19,7 +19,9 @@ class ReconOptions:
     graph_pretrain_episodes: int = option(
         2000, "episodes that tokens and guesses are learnt from", "reconstruction", minimum=1
     )
-    policies: str = option(MIXTURE, "who plays them: player@epsilon:part,...", "reconstruction")
+    policies: str = option(
+        MIXTURE, "who plays them: player@epsilon:part,...; a player is a script or a team's folder", "reconstruction"
+    )
     pretrain_buffer_path: str | None = option(
         None, "folder of kept episodes, which are taken instead of being played", "reconstruction"
     )
@@ -60,11 +62,11 @@ class ReconOptions:
         return SIZES[self.predictor_size]
 
 
-def check_recon(config) -> None:
-    """UserError for what a stage before the agents cannot be trained with."""
+def check_recon(config, kept: bool = False) -> None:
+    """UserError for what a stage before the agents cannot be trained with. kept: its episodes have been played."""
     if config.env != EMBEDDED:
         raise UserError(f"--stage {config.stage}: --env {config.env} cannot be played often enough; drop --env")
-    read_mixture(config.policies)
+    read_mixture(config.policies, kept)
     found = {part_of(number) for number in range(config.graph_pretrain_episodes)}
     missing = [part for part in (TRAIN, VALIDATION, TEST) if part not in found]
     if missing:

@@ -70,7 +70,7 @@ def settle_stored(config, runs: Iterable[str]) -> list[str]:
     compare(config, theirs, header_of(config) if saves else (*SEEN, *given))
     for name in PLAYED:
         setattr(config, name, theirs[name])
-    check_recon(config)
+    check_recon(config, kept=True)
     episodes, policies = theirs["graph_pretrain_episodes"], theirs["policies"]
     return [f"{FLAG} {path}: {episodes:,} episodes by {policies} with --seed {theirs['seed']} are taken from there"]
 

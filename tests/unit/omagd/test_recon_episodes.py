@@ -4,9 +4,12 @@ from collections import Counter
 
 import pytest
 import torch
+from squad_samples import described, network, write_squad
 
+from lib.checkpoint import load_export
 from lib.errors import UserError
 from lib.omagd.battle.battle import BattleVec
+from lib.omagd.players import teams_of
 from lib.omagd.recon.episodes import MIXTURE, TEST, TRAIN, VALIDATION, blocks, collect, part_of, read_mixture
 
 
@@ -83,6 +86,33 @@ def test_mixtures_that_are_refused(text):
     with pytest.raises(UserError, match="--policies") as refused:
         read_mixture(text)
     assert "\n" not in str(refused.value)
+
+
+def test_a_trained_team_plays_its_part(tmp_path, monkeypatch):
+    """Greedily or with random actions, alike however many battles are played at once; what it sees is what is kept."""
+    team = str(write_squad(tmp_path / "team", network(), described()))
+    mixture = read_mixture(f"{team}:1,{team}@0.5:1,nearest:1")
+    teams = teams_of((policy.player for policy in mixture), load_export)
+    played = collect("3m", mixture, 12, seed=3, teams=teams, sight=5.0)
+    assert list(teams) == [team] and played.policies == [team] * 4 + [f"{team}@0.5"] * 4 + ["nearest"] * 4
+    monkeypatch.setattr("lib.omagd.recon.episodes.AT_ONCE", 3)
+    assert collect("3m", mixture, 12, seed=3, teams=teams, sight=5.0).digest() == played.digest()
+    for number, epsilon in ((1, 0.0), (5, 0.5)):
+        battle = BattleVec("3m", 1, seed=3, first_battle=number, autoreset=False, sight=5.0)
+        act = teams[team].start(battle, epsilon)
+        for place in range(int(played.firsts[number]), int(played.firsts[number] + played.lengths[number])):
+            act()
+            assert torch.equal(played.actions[place].long(), battle.actions[0].long())
+            battle.step()
+    with pytest.raises(UserError, match="cannot play 2s3z: the map has"):
+        collect("2s3z", mixture, 12, seed=3, teams=teams)
+
+
+def test_teams_of_kept_episodes_need_not_be_there(tmp_path):
+    gone = f"{tmp_path / 'gone'}@0.1:1"
+    with pytest.raises(UserError, match="or the folder of a trained team"):
+        read_mixture(gone)
+    assert read_mixture(gone, kept=True)[0].epsilon == 0.1
 
 
 def test_what_does_not_fit_is_refused(monkeypatch):
