@@ -71,11 +71,12 @@ class Codebook(nn.Module):
         self.register_buffer("sums", torch.zeros(codes, width))
 
     def nearest(self, encoded: Tensor) -> Tensor:
-        """The numbers of the nearest codes of (M, D)."""
-        lengths, table = self.codes.square().sum(-1), (-2.0 * self.codes).T.contiguous()
-        parts = encoded.split(CPU_ROWS if encoded.device.type == "cpu" else ROWS)
-        # `min` finds the place three times as fast as `argmin` does.
-        return torch.cat([torch.addmm(lengths, some, table).min(-1).indices for some in parts])
+        """The numbers of the nearest codes of (M, D), found in float32 whatever the precision of the training."""
+        parts = encoded.float().split(CPU_ROWS if encoded.device.type == "cpu" else ROWS)
+        with torch.autocast(encoded.device.type, enabled=False):
+            lengths, table = self.codes.square().sum(-1), (-2.0 * self.codes).T.contiguous()
+            # `min` finds the place three times as fast as `argmin` does.
+            return torch.cat([torch.addmm(lengths, some, table).min(-1).indices for some in parts])
 
     @torch.no_grad()
     def statistics(self, encoded: Tensor, tokens: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from lib.omagd.battle.layout import Layout
 from lib.omagd.battle.maps import MAPS
 from lib.omagd.recon.episodes import TEST, TRAIN
 from lib.omagd.recon.nodes import TYPES, Nodes, feature_names
-from lib.omagd.recon.tokenizer import BEGINS, Codebook, Tokenizer, TokenizerConfig, part_columns
+from lib.omagd.recon.tokenizer import BEGINS, CPU_ROWS, Codebook, Tokenizer, TokenizerConfig, part_columns
 
 
 def living_rows(played, places):
@@ -75,6 +75,18 @@ def test_codes_are_means_of_what_is_assigned_to_them():
         mine = encoded[tokens == code]
         wanted = (0.5 * sums[code] + 0.5 * mine.sum(0)) / (0.5 * counts[code] + 0.5 * len(mine))
         assert torch.allclose(book.codes[code], wanted, atol=1e-5)
+
+
+def test_the_nearest_codes_are_those_of_all_distances():
+    """More rows than are looked at together, and in float32 where the training is in bfloat16."""
+    generator = torch.Generator().manual_seed(2)
+    book = Codebook(64, 8, 0.9)
+    book.codes.copy_(torch.randn(64, 8, generator=generator))
+    encoded = torch.randn(3 * CPU_ROWS + 5, 8, generator=generator)
+    wanted = torch.cdist(encoded.double(), book.codes.double()).argmin(-1)
+    assert torch.equal(book.nearest(encoded), wanted) and len(book.nearest(encoded[:0])) == 0
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(book.nearest(encoded), wanted)
 
 
 def test_a_code_that_is_not_used_is_set_anew_with_its_sums():
