@@ -38,13 +38,16 @@ class Reconstruction:
         agents, nodes, width, hidden = layout.n_agents, config.nodes, config.node_width, config.hidden
         rows = count * agents
         self.hidden = torch.zeros(rows, hidden, device=device)
+        self._rows, self._agents = torch.arange(rows, device=device), torch.arange(agents, device=device)
+        self._places = self._rows.int()
         self.times = torch.zeros(count, dtype=torch.int32, device=device)
         with torch_stream(device):
             self.arrays = Arrays()
-            self._share("obs", (rows, layout.obs_size))
             self._share("visible", (rows, nodes), torch.uint8)
             self._share("slots", (rows, nodes, width + FLAGS))
-            self._share("tells", (nodes - 1, TELLS + width, rows))
+            self._share("tells", ((nodes - 1) * (TELLS + width) * rows,))
+            self._share("living", (1,), torch.int32)
+            self._share("place", (rows,), torch.int32)
             self._share("rows", (nodes - 1, rows, width) if likeliest else (1, 1, 1))
             self._share("told", (rows, self.size(layout)))
             self._constants()
@@ -82,7 +85,8 @@ class Reconstruction:
         times = (
             predictor.waves_of(torch.arange(config.limit + 1, device=self.device)) @ predictor.sees.weight[:, slots:].T
         )
-        self._times = times + predictor.sees.bias
+        # What every agent begins with at every step.
+        self._starts = ((times + predictor.sees.bias).unsqueeze(1) + predictor.number.weight).flatten(0, 1)
         # For each node but the first: weights as they are, results with rows side by side. So products read what is
         # known where it lies, and copy nothing.
         nodes, slot, tells = nodes - 1, config.slot, predictor.tells
@@ -102,23 +106,33 @@ class Reconstruction:
         obs (count, agents, obs), visible uint8 (count, agents, N), last_actions int64 (count, agents).
         """
         predictor, config = self.predictor, self.predictor.config
-        self.obs.view_as(obs).copy_(obs)
+        self.told[:, : self.layout.obs_size].view_as(obs).copy_(obs)
         self.visible.view_as(visible).copy_(visible)
         self._look()
-        inner = predictor.last_action(last_actions) + predictor.number.weight
-        inner += self._times[self.times.clamp_max(config.limit)].unsqueeze(1)
+        # Dead agents are told zeros and do not come back: their rows are left out, but for GPUs, which would wait.
+        rows = self.visible[:, 0].nonzero().squeeze(1) if self.device.type == "cpu" else self._rows
+        self.living.fill_(len(rows))
+        self.place.index_copy_(0, rows, self._places[: len(rows)])
+        starts = (self.times.clamp_max(config.limit) * self.layout.n_agents).unsqueeze(1) + self._agents
         self.times += 1
-        inner = torch.addmm(inner.flatten(0, 1), self.slots.flatten(1), self._sees).relu_()
-        self.hidden = predictor.remember(inner, self.hidden)
+        inner = self._starts.index_select(0, starts.flatten().index_select(0, rows))
+        inner += predictor.last_action.weight.index_select(0, last_actions.flatten().index_select(0, rows))
+        slots = self.slots.index_select(0, rows)
+        inner = torch.addmm(inner, slots.flatten(1), self._sees).relu_()
+        hidden = predictor.remember(inner, self.hidden.index_select(0, rows))
+        self.hidden.index_copy_(0, rows, hidden)
         weights, bias = self._expects
-        found = torch.addmm(bias, weights, self.hidden.T).view(len(self._recalls), config.slot, -1)
-        found.baddbmm_(self._recalls, self.slots[:, 1:].permute(1, 2, 0)).relu_()  # (N - 1, slot, rows)
+        found = torch.addmm(bias, weights, hidden.T).view(len(self._recalls), config.slot, -1)
+        found.baddbmm_(self._recalls, slots[:, 1:].permute(1, 2, 0)).relu_()  # (N - 1, slot, rows)
         weights, bias = self._tells
-        torch.baddbmm(bias, weights, found, out=self.tells)
+        shape = (len(found), weights.shape[1], len(rows))
+        tells = torch.baddbmm(bias, weights, found, out=self.tells[: math.prod(shape)].view(shape))
+        # Many at once are much faster here than one by one in the kernel.
+        tells[:, :2].sigmoid_()
+        tells[:, 2].mul_(0.5).exp_()
         if self.likeliest:
             for node, kind in enumerate(predictor.types[1:]):  # all at once have logits of every code
-                self.rows[node] = predictor.decoded(found[node].T, kind)
-        self.told[:, : self.obs.shape[1]] = self.obs
+                self.rows[node, : len(rows)] = predictor.decoded(found[node].T, kind)
         self._complete()
         return self.told.view(self.count, -1, self.told.shape[-1])
 

@@ -8,7 +8,7 @@ import warp as wp
 from lib.omagd.recon.predictor import FLAGS
 
 SIGNS = 4
-TELLS = 3  # before the row: living, how much of what was seen last still holds, log of the variance
+TELLS = 3  # before the row: how likely the unit lives, how much of what was seen last still holds, the deviation
 _FLAGS, _SIGNS, _TELLS = wp.constant(FLAGS), wp.constant(SIGNS), wp.constant(TELLS)
 OPTIONS = {"max_unroll": 1, "enable_backward": False}
 
@@ -23,7 +23,6 @@ class Arrays:
     forgets: int  # 1: nothing is kept from step to step
     decoded: int  # 1: `rows` are what is guessed
     fading: float
-    obs: wp.array2d(dtype=wp.float32)  # [R, O]
     visible: wp.array2d(dtype=wp.uint8)  # [R, N]
     source: wp.array2d(dtype=wp.int32)  # [N, F]: place in the observation; -1: 0, -2: 1
     starts: wp.array(dtype=wp.int32)  # [N]: first number of a node's block in the observation
@@ -32,8 +31,10 @@ class Arrays:
     normal: wp.array2d(dtype=wp.float32)  # [N, F]
     deviation: wp.array2d(dtype=wp.float32)  # [N, F]
     columns: wp.array2d(dtype=wp.float32)  # [N, F]
-    tells: wp.array3d(dtype=wp.float32)  # [N - 1, TELLS + F, R]
-    rows: wp.array3d(dtype=wp.float32)  # [N - 1, R, F]
+    living: wp.array(dtype=wp.int32)  # [1]: how many agents live, L
+    place: wp.array(dtype=wp.int32)  # [R]: which of the living an agent is
+    tells: wp.array(dtype=wp.float32)  # [N - 1, TELLS + F, L], one behind the other
+    rows: wp.array3d(dtype=wp.float32)  # [N - 1, R, F], the first L of R
     told: wp.array2d(dtype=wp.float32)  # [R, O + 4 (N - 1)]
 
 
@@ -47,7 +48,7 @@ def look(a: Arrays):
                 at = a.source[node, column]
                 value = 0.0
                 if at >= 0:
-                    value = a.obs[row, at]
+                    value = a.told[row, at]
                 elif at == -2:
                     value = 1.0
                 a.slots[row, node, column] = value
@@ -62,15 +63,10 @@ def look(a: Arrays):
                     a.slots[row, node, column] = 0.0
 
 
-@wp.func
-def chance(value: float):
-    return 1.0 / (1.0 + wp.exp(-value))
-
-
 @wp.kernel(module_options=OPTIONS, module="unique")
 def complete(a: Arrays):
     row = wp.tid()
-    width, observed = a.width, a.observed
+    width, observed, living, place = a.width, a.observed, a.living[0], a.place[row]
     if a.visible[row, 0] == wp.uint8(0):  # dead: it observes zeros as it is
         for column in range(_SIGNS * (a.nodes - 1)):
             a.told[row, observed + column] = 0.0
@@ -83,20 +79,21 @@ def complete(a: Arrays):
             a.told[row, signs + 2] = 1.0
             a.told[row, signs + 3] = 0.0
             continue
-        lives = chance(a.tells[other, 0, row])
-        keeps = chance(a.tells[other, 1, row]) * a.slots[row, node, width + 2]
+        first = other * (_TELLS + width) * living + place
+        lives = a.tells[first]
+        keeps = a.tells[first + living] * a.slots[row, node, width + 2]
         start = a.starts[node]
         # The first number, visible or attackable, is 0 as it is.
         for column in range(1, a.widths[node]):
             if a.decoded != 0:
                 if lives > 0.5:
-                    a.told[row, start + column] = a.rows[other, row, column]
+                    a.told[row, start + column] = a.rows[other, place, column]
             else:
                 base = a.normal[node, column]
                 base = base + keeps * (a.slots[row, node, column] - base)
-                value = base + a.deviation[node, column] * a.tells[other, _TELLS + column, row]
+                value = base + a.deviation[node, column] * a.tells[first + (_TELLS + column) * living]
                 a.told[row, start + column] = value * a.columns[node, column] * lives
         a.told[row, signs] = lives
-        a.told[row, signs + 1] = wp.exp(0.5 * a.tells[other, 2, row])
+        a.told[row, signs + 1] = a.tells[first + 2 * living]
         a.told[row, signs + 2] = a.slots[row, node, width + 3]
         a.told[row, signs + 3] = 1.0
